@@ -7,30 +7,8 @@ import pytest
 
 from pgrelay.encode.records import BY_KEY, Record
 from pgrelay.errors import KafkaUnavailable
-from pgrelay.kafka.known_topics import KnownTopics
-from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.relay.reset import _forget
-
-
-class Known(Offsets):
-    """There is one position."""
-
-    topic = "app.offsets"
-
-    def __init__(self) -> None: ...
-
-    async def forgetting(self) -> list[Record]:
-        return [(self.topic, b"{}", None, None, BY_KEY)]
-
-
-class Told(KnownTopics):
-    """Every topic exists."""
-
-    def __init__(self) -> None: ...
-
-    def __contains__(self, topic: str) -> bool:
-        return True
 
 
 class Gone(Sink):
@@ -38,8 +16,7 @@ class Gone(Sink):
 
     problem = "connection refused"
 
-    def __init__(self) -> None:
-        self.topics = Told()
+    def __init__(self) -> None: ...
 
     async def publish(self, records: Sequence[Record]) -> None:
         await asyncio.sleep(3600)
@@ -48,9 +25,9 @@ class Gone(Sink):
 async def test_a_reset_without_kafkas_acknowledgement_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgrelay.relay.reset._PATIENCE_S", 0.05)
     with pytest.raises(KafkaUnavailable) as caught:
-        await _forget(Gone(), Known())
+        await _forget(Gone(), "app.offsets", [("app.offsets", b"{}", None, None, BY_KEY)], dropped="s")
     assert str(caught.value) == (
-        "Kafka has not acknowledged within 0.05 s that the position in topic app.offsets is forgotten: "
-        "connection refused; run pgrelay reset again once the brokers answer, or the next run may end with "
-        "exit code 3"
+        "slot s is dropped, but Kafka has not acknowledged within 0.05 s that the position in topic "
+        "app.offsets is forgotten: connection refused; run pgrelay reset again once the brokers answer, or "
+        "the next run may end with exit code 3"
     )

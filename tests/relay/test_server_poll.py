@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import pytest
 
@@ -47,8 +47,8 @@ class FakePublications(Publications):
             raise SetupError(f"gone after {relayed_lsn}")
 
 
-class FakeStore(PreparedStore):
-    """Has some prepared transactions whose commit is past."""
+class FakeStore:
+    """Has some prepared transactions whose commit is past. Compiled, the real one has no heirs."""
 
     def __init__(self) -> None:
         self.left = 25
@@ -68,7 +68,8 @@ class Polling:
         self.store = FakeStore()
         self.woken = asyncio.Event()
         renames = Renames({}, lambda _: True, {})
-        self.poll = ServerPoll(self.catalog, "s", FakePublications(gone), self.store, renames, self.woken.set)
+        prepared = cast(PreparedStore, self.store)
+        self.poll = ServerPoll(self.catalog, "s", FakePublications(gone), prepared, renames, self.woken.set)
 
     async def once(self) -> None:
         """Begin a poll and wait for its end, without processing its result."""

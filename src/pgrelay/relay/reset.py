@@ -9,13 +9,17 @@ What is prepared there may still be committed, so it stays on disk.
 
 import asyncio
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from pgrelay.assembly.prepared import remove_all
 from pgrelay.assembly.spool import slot_directory
 from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
-from pgrelay.errors import GapError, KafkaUnavailable, SetupError
+from pgrelay.encode.records import Record
+from pgrelay.errors import GapError, KafkaUnavailable, PositionError, SetupError
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
@@ -44,16 +48,18 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
             raise SetupError(f"slot {name} does not exist, so it can't be kept; leave out --keep-slot")
         systemid = (await source.identify()).systemid
         offsets = offsets_of(config, systemid, catalog.database)
+        dropping = None if slot is None or keep_slot else name
         sink = Sink(config.sink)
         try:
-            # Reach Kafka first: a slot that is gone while its position is not is a gap.
-            await _reach(sink, None if slot is None or keep_slot else name)
-            if slot is not None and not keep_slot:
-                await catalog.drop_slot(name)
-            forgotten = await _forget(sink, offsets)
+            # Ask Kafka first: a slot that is gone while its position is not is a gap.
+            with _telling(dropping):
+                positions = await _positions(sink, offsets, config.sink.delivery == "at_least_once")
+            if dropping is not None:
+                await catalog.drop_slot(dropping)
+            await _forget(sink, offsets.topic, positions.tombstones, dropping)
         finally:
             await sink.close()
-    position = _told(forgotten, systemid)
+    position = positions.told(systemid)
     if keep_slot and slot is not None:
         return (
             f"slot {name} stays at {format_lsn(slot.confirmed_flush_lsn or 0)}, and {position}; run pgrelay"
@@ -63,10 +69,47 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
     return f"slot {name} {dropped}, and {position}; run pgrelay, and copy the tables once it streams"
 
 
-async def _reach(sink: Sink, dropping: str | None) -> None:
-    """Connect to Kafka. `dropping`: the slot that is to be dropped after that, if there is one."""
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The slot's positions in Kafka. `tombstones` delete them; `denied`: why they can't be known."""
+
+    tombstones: Sequence[Record] = ()
+    denied: str | None = None
+
+    def told(self, systemid: str) -> str:
+        """What became of them, once they are deleted; ours is the cluster `systemid`."""
+        if self.denied is not None:
+            return f"any position of it in Kafka stays, since runs don't read it either ({self.denied})"
+        if not self.tombstones:
+            return "Kafka had no position of it"
+        clusters = {json.loads(key or b"{}")["systemid"] for _, key, *_ in self.tombstones}
+        others = ", ".join(sorted(clusters - {systemid}))
+        return "its position in Kafka is forgotten" + (f", also that of cluster {others}" if others else "")
+
+
+async def _positions(sink: Sink, offsets: Offsets, at_least_once: bool) -> Positions:
+    """Connect to Kafka, and read the positions. Raises as `Offsets.read`.
+
+    But if we may not read them, that is no error at least once, when runs do without them.
+    """
+    await sink.connect()
+    if offsets.topic not in sink.topics:
+        return Positions()
     try:
-        await sink.connect()
+        return Positions(await offsets.forgetting())
+    except PositionError:
+        raise
+    except SetupError as denied:
+        if not at_least_once:
+            raise
+        return Positions(denied=str(denied))
+
+
+@contextmanager
+def _telling(dropping: str | None) -> Iterator[None]:
+    """If Kafka is away before the slot `dropping` is dropped: say that it is still there."""
+    try:
+        yield
     except KafkaUnavailable as away:
         if dropping is None:
             raise
@@ -90,26 +133,23 @@ async def _ours(catalog: Catalog, name: str) -> Slot | None:
     return slot
 
 
-def _told(forgotten: set[str], systemid: str) -> str:
-    """What became of the positions of these clusters; ours is `systemid`."""
-    if not forgotten:
-        return "Kafka had no position of it"
-    others = ", ".join(sorted(forgotten - {systemid}))
-    return "its position in Kafka is forgotten" + (f", also that of cluster {others}" if others else "")
+async def _forget(sink: Sink, topic: str, tombstones: Sequence[Record], dropped: str | None) -> None:
+    """Delete positions in Kafka. `dropped`: the slot that was dropped before that.
 
-
-async def _forget(sink: Sink, offsets: Offsets) -> set[str]:
-    """Delete the slot's positions in Kafka. Returns the clusters that had one."""
-    if offsets.topic not in sink.topics:
-        return set()
-    tombstones = await offsets.forgetting()
+    Raises KafkaUnavailable, or SetupError if we may not.
+    """
+    begun = f"slot {dropped} is dropped, but " if dropped is not None else ""
+    again = f"or the next run may end with exit code {GapError.exit_code}"
     try:
         async with asyncio.timeout(_PATIENCE_S):
             await sink.publish(tombstones)
     except TimeoutError:
         raise KafkaUnavailable(
-            f"Kafka has not acknowledged within {_PATIENCE_S:g} s that the position in topic {offsets.topic} "
+            f"{begun}Kafka has not acknowledged within {_PATIENCE_S:g} s that the position in topic {topic} "
             f"is forgotten: {sink.problem or 'no answer'}; run pgrelay reset again once the brokers answer, "
-            f"or the next run may end with exit code {GapError.exit_code}"
+            f"{again}"
         ) from None
-    return {json.loads(key or b"{}")["systemid"] for _, key, *_ in tombstones}
+    except SetupError as denied:
+        raise SetupError(
+            f"{begun}its position is not forgotten: {denied}, and run pgrelay reset again, {again}"
+        ) from denied
