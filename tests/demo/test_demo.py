@@ -69,17 +69,34 @@ def test_ends_by_itself_with_the_proof_and_leaves_nothing_behind(folder: Path) -
     assert list(folder.iterdir()) == []
 
 
-def test_an_interrupted_demo_still_shows_the_proof(folder: Path) -> None:
-    process = start(folder)
+@pytest.mark.parametrize(
+    ("arguments", "code"), [((), 0), (("--rows", "100000"), 130)], ids=["endless", "rows"]
+)
+def test_an_interrupted_demo_still_shows_the_proof(
+    folder: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    """What ends it only with so many rows was not done; the other is never done."""
+    process = start(folder, *arguments)
     assert process.stdout is not None
     for line in process.stdout:
         if " c customers" in line:
             break
     process.send_signal(signal.SIGINT)
     out, err = finish(process)
-    assert (process.returncode, err) == (0, "")
+    assert (process.returncode, err) == (code, "")
     assert "the topics, folded, equal the 5 tables: " in out
     assert running_in(folder) == []
+    assert list(folder.iterdir()) == []
+
+
+def test_a_demo_of_rows_that_is_stopped_before_the_first_tells_by_its_exit_code(folder: Path) -> None:
+    process = start(folder, "--rows", "60")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("A shop on Postgres")
+    process.send_signal(signal.SIGTERM)
+    out, err = finish(process)
+    assert (process.returncode, err) == (143, "")
+    assert " c customers" not in out
     assert list(folder.iterdir()) == []
 
 

@@ -48,7 +48,7 @@ _LAKE_LAST_TIMEOUT_S: Final = 90.0
 def demo(rows: int | None, keep: bool, spark: bool = False) -> int:
     """Run the demo on stdout until `rows` changes were shown, or SIGINT or SIGTERM; return the exit code.
 
-    With `keep` the servers keep running; with `spark` a lake mirrors the tables, and is compared with them
+    That is 128 and the signal's number if it came before `rows` were written. With `keep` the servers keep running; with `spark` a lake mirrors the tables, and is compared with them
     too. Raises Unavailable if a part of the servers is not available, and ServerFailed if a server or the
     relay does not start or ends too soon.
     """
@@ -59,16 +59,20 @@ def demo(rows: int | None, keep: bool, spark: bool = False) -> int:
     folder = Path(tempfile.mkdtemp(prefix="pgrelay-demo-"))
     folder.chmod(0o755)  # under root, Postgres runs as another account and has to reach its data in there
     servers = Servers(folder if keep else None, stop)
+    signals: list[int] = []
     try:
-        with _set_by_signals(stop), Screen(sys.stdout) as screen:
-            return _Demo(screen, servers, folder, stop, spark).run(rows, keep)
+        with _set_by_signals(stop, signals), Screen(sys.stdout) as screen:
+            shown = _Demo(screen, servers, folder, stop, spark)
+            code = shown.run(rows, keep)
+            whole = shown.whole
     except Stopped:
-        return 0
+        code, whole = 0, False
     except (psycopg.Error, KafkaException) as error:
         raise PgrelayError(f"the demo lost a server: {one_line(error)}") from error
     finally:
         if not servers.kept:
             shutil.rmtree(folder)
+    return code or (0 if whole or rows is None else 128 + signals[0])
 
 
 def _forget_environment() -> None:
@@ -78,15 +82,16 @@ def _forget_environment() -> None:
 
 
 @contextmanager
-def _set_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Set `stop` at the first signal, and raise KeyboardInterrupt at the second; ignore more signals."""
-    signals = 0
+def _set_by_signals(stop: threading.Event, came: list[int]) -> Iterator[None]:
+    """Set `stop` at the first signal, and raise KeyboardInterrupt at the second; ignore more signals.
+
+    `came` gets their numbers.
+    """
 
     def ask(number: int, frame: object) -> None:
-        nonlocal signals
-        signals += 1
+        came.append(number)
         stop.set()
-        if signals == 2:
+        if len(came) == 2:
             raise KeyboardInterrupt
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -99,6 +104,8 @@ def _set_by_signals(stop: threading.Event) -> Iterator[None]:
 
 
 class _Demo:
+    """`whole`: the workload ended by itself."""
+
     def __init__(
         self, screen: Screen, servers: Servers, folder: Path, stop: threading.Event, spark: bool
     ) -> None:
@@ -108,6 +115,7 @@ class _Demo:
         self._stop = stop
         self._spark = spark
         self._began = time.monotonic()
+        self.whole = False
 
     def run(self, rows: int | None, keep: bool) -> int:
         version = self._servers.postgres.version
@@ -170,6 +178,7 @@ class _Demo:
     def _watch(self, show: Show, slot: Slot, topics: Topics, workload: Workload) -> None:
         """Go on until the workload ends or is stopped, and then until its last record has arrived."""
         show.go_on_until(lambda: self._stop.is_set() or not workload.running)
+        self.whole = not workload.running
         workload.stop()
         show.go_on_until(lambda: not workload.running)
         end = slot.wal_end()

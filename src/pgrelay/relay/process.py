@@ -5,6 +5,7 @@ import contextlib
 import gc
 import signal
 from collections.abc import Callable
+from types import FrameType
 from typing import Final
 
 from pgrelay import __version__
@@ -53,9 +54,19 @@ async def _sample(status: Status, daemon: Daemon) -> None:
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` on each SIGTERM or SIGINT, and now if one came while the process started."""
+    """Call `stop` in the running loop on each SIGTERM or SIGINT, and now if one came before.
+
+    Once the loop is closed, they are ignored: what the process then returns is decided.
+    """
+    loop = asyncio.get_running_loop()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(stop)
+
     earlier = noted()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
+    # Not the loop's own handlers: it puts back the defaults as it closes, and a second signal would kill us.
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, ask)
     if earlier is not None and earlier.number:
         stop()
