@@ -50,7 +50,10 @@ async def topic_findings(
         found += absent(missing, config)
     elif missing:
         topics = [new_topic(topic.name, topic.of, config) for topic in missing]
-        found += uncreatable(await cluster.uncreatable(topics), config, len(overview.brokers))
+        refusals = await cluster.uncreatable(topics)
+        found += uncreatable(refusals, config, len(overview.brokers))
+        if not there and not refusals and await cluster.restricted():
+            found.append(untold(missing, config))
         configs |= to_come(missing, config, _UNKNOWN if broker is None else broker.defaults)
     needed, safety = _names(there), dict(configs)
     if config.delivery == "exactly_once":
@@ -117,6 +120,18 @@ def unreadable(names: Sequence[str], config: SinkConfig) -> list[Finding]:
         )
         for name in names
     ]
+
+
+def untold(missing: Sequence[WantedTopic], config: SinkConfig) -> Finding:
+    """All topics are still to be created, and we are no administrator."""
+    names = _names(missing)
+    read = [topic.name for topic in missing if topic.of == "offsets" and config.delivery == "exactly_once"]
+    also = f", and Read for {read[0]}" if read else ""
+    return warning(
+        f"Kafka tells no rights to {counted(len(names), 'topic')} that a run creates: {some(names)}",
+        "whoever may create a topic may not always write to it; then a run ends once it exists",
+        f"kafka-acls.sh --list --topic {names[0]} has to show Write{also}; afterwards, check again",
+    )
 
 
 def _seen(configs: Mapping[str, TopicConfig | None]) -> dict[str, TopicConfig]:

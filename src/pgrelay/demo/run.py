@@ -48,9 +48,10 @@ _LAKE_LAST_TIMEOUT_S: Final = 90.0
 def demo(rows: int | None, keep: bool, spark: bool = False) -> int:
     """Run the demo on stdout until `rows` changes were shown, or SIGINT or SIGTERM; return the exit code.
 
-    That is 128 and the signal's number if it came before `rows` were written. With `keep` the servers keep running; with `spark` a lake mirrors the tables, and is compared with them
-    too. Raises Unavailable if a part of the servers is not available, and ServerFailed if a server or the
-    relay does not start or ends too soon.
+    That is 128 and the signal's number if it came before `rows` were written. With `keep` the servers keep
+    running; with `spark` a lake mirrors the tables, and is compared with them too. Raises Unavailable if a
+    part of the servers is not available, and ServerFailed if a server or the relay does not start or ends too
+    soon.
     """
     _forget_environment()
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -186,6 +186,13 @@ class Cluster:
         )
         return [name for name, future in futures.items() if not await _is_allowed(future, operation)]
 
+    async def restricted(self) -> bool:
+        """Whether brokers may refuse us something: they check rights, and we are no administrator."""
+        answer = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=_TIMEOUT_S)
+        allowed = (await _result(answer)).authorized_operations
+        # Who may not even describe the cluster gets None.
+        return allowed is None or AclOperation.ALTER not in allowed
+
     async def uncreatable(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
         """Have the cluster validate topics as if it created them. Returns those that it refuses, and why."""
         refused = {}
