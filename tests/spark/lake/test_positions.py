@@ -112,6 +112,13 @@ def test_a_driver_that_wakes_up_behind_another_restores_no_row(
     new.apply(2, 3)  # which goes on
 
 
+def test_positions_that_were_dropped_are_no_other_drivers(topic: Topic, target: str) -> None:
+    old, _ = two_drivers(topic, target)
+    pg.drop(topic.spark, target, using="iceberg")
+    with pytest.raises(SetupError, match=r"beside it, was dropped while the mirror ran: call pgrelay.spark"):
+        old.apply(1, 2)
+
+
 def test_a_driver_behind_another_with_the_same_batch_is_refused(topic: Topic, target: str) -> None:
     old, new = two_drivers(topic, target)
     new.apply(1, 2)

@@ -1,11 +1,16 @@
 """A target that is missing although its checkpoint exists."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
+from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.topics import create_topic
@@ -32,6 +37,42 @@ def test_a_missing_target_is_not_recreated_without_its_earlier_rows(
     where = rf"_a` is not in the warehouse .*, but the checkpoint {tmp_path}/checkpoint .*using='iceberg'"
     with pytest.raises(SetupError, match=where):
         handmade.mirror(targets)
+
+
+@pytest.mark.parametrize("how", [pg.mirror, pg.history])
+def test_a_target_dropped_before_a_restarted_querys_first_batch_is_not_recreated(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path, how: Callable[..., Any]
+) -> None:
+    """A query without new records runs no batch, for hours."""
+    topic = handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+
+    def start(**trigger: Any) -> StreamingQuery:
+        query: StreamingQuery = how(
+            spark,
+            handmade.bootstrap,
+            {topic: target},
+            prefix=handmade.prefix,
+            checkpoint=tmp_path / "checkpoint",
+            using="iceberg",
+            trigger=trigger,
+        )
+        return query
+
+    start(availableNow=True).awaitTermination()
+    query = start(processingTime="0 seconds")
+    try:
+        query.processAllAvailable()
+        pg.drop(spark, target, using="iceberg")
+        handmade.write("a", change("c", 11, after={"id": 2}))
+        with pytest.raises(StreamingQueryException) as ended:
+            query.awaitTermination()
+    finally:
+        query.stop()
+    error = pg.query_error(ended.value)
+    assert isinstance(error, SetupError)
+    assert f"{target.rpartition('.')[2]}` was dropped since the mirror started: take a new" in str(error)
+    assert not spark.catalog.tableExists(target)
 
 
 def test_a_missing_target_without_earlier_rows_is_created(

@@ -223,12 +223,14 @@ def forget_earlier(target: LakeTable, positions: Positions) -> None:
 def refuse_other_writer(target: LakeTable, positions: Positions) -> None:
     """Raise PgrelayError if another writer has changed the positions since this one last read or wrote them.
 
-    The other may have deleted rows that this one's write would bring back.
+    That is a SetupError if they were dropped. The other may have deleted rows that this one's write would
+    bring back.
     """
     if positions.schema_position is None:
         if target.exists():
             raise PgrelayError(f"{positions.topic}: another mirror has created {target.name}: {_END_ONE}")
     elif (kept := _kept(target)) != positions.kept:
+        _refuse_dropped(target, positions, kept)
         raise PgrelayError(f"{_other_writer(target, positions, kept)}: {_END_ONE}")
 
 
@@ -245,9 +247,11 @@ def write_positions(target: LakeTable, positions: Positions) -> None:
     """Remember the positions, after their changes were written.
 
     Raises PgrelayError if another writer did so meanwhile. That is a SetupError if the other got further, or
-    if this one's commit was announced: its rows may have been written after the other's.
+    if this one's commit was announced: its rows may have been written after the other's. Also if the
+    positions were dropped.
     """
     if (kept := _kept(target)) != positions.kept:
+        _refuse_dropped(target, positions, kept)
         told = _other_writer(target, positions, kept)
         if not (_NEXT in _parsed(positions.kept) or _of(kept, positions.topic).is_beyond(positions)):
             raise PgrelayError(f"{told}: {_END_ONE}")
@@ -257,6 +261,16 @@ def write_positions(target: LakeTable, positions: Positions) -> None:
             f"{_drop(target)}"
         )
     _keep(target, positions)
+
+
+def _refuse_dropped(target: LakeTable, positions: Positions, kept: str | None) -> None:
+    """Raise SetupError if nobody has positions any more."""
+    if kept is None:
+        raise SetupError(
+            f"{positions.topic}: {target.name}, or {positions_table(target).name} beside it, was dropped "
+            f"while the mirror ran: call {_drop(target)}, and take a new checkpoint, to fill it again from "
+            "what the topic still holds"
+        )
 
 
 def _other_writer(target: LakeTable, positions: Positions, kept: str | None) -> str:

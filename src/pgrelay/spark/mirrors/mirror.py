@@ -18,7 +18,7 @@ from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
-from pgrelay.spark.mirrors.missing_targets import refuse_missing_targets
+from pgrelay.spark.mirrors.missing_targets import FilledTargets
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
 from pgrelay.spark.mirrors.taken_records import refuse_taken, warn_of_taken
@@ -190,7 +190,8 @@ def _query(
     spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
     tables = writing.tables
     schemas = SchemaTopic(servers, prefix, options)
-    refuse_missing_targets(spark, checkpoint, tables, writing.using, schemas)
+    filled = FilledTargets(spark, checkpoint, tables, writing.using)
+    filled.refuse_missing(schemas)
     whole = WholeTransactions(prefix, schemas, reading, writing, source)
     if whole_transactions:
         apply, topics = whole.apply, [*tables, whole.topic]
@@ -204,7 +205,7 @@ def _query(
     warn_of_taken(source, tables)
     warn_of_topics(spark, servers, tables, options)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
-    writer = stream.writeStream.foreachBatch(_watched(checkpoint, ids.checking(apply)))
+    writer = stream.writeStream.foreachBatch(_watched(checkpoint, filled, ids.checking(apply)))
     writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
@@ -220,14 +221,22 @@ def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStre
         raise SetupError(f"trigger={dict(trigger)}: {reason(error)}") from error
 
 
-def _watched(checkpoint: Checkpoint, apply: Apply) -> Apply:
-    """The same `apply`, which metrics see as under way while it runs, and a stop of the query ends."""
+def _watched(checkpoint: Checkpoint, filled: FilledTargets, apply: Apply) -> Apply:
+    """The same `apply`, which metrics see as under way while it runs, and a stop of the query ends.
+
+    The first batch may come long after the start, so targets are then looked for again.
+    """
+    begun = False
 
     def applied(batch: DataFrame, number: int) -> None:
+        nonlocal begun
         with (
             under_way(checkpoint.location, checkpoint.taken(number)),
             ended_by_a_stop(batch.sparkSession),
         ):
+            if not begun:
+                filled.refuse_dropped()
+            begun = True
             apply(batch, number)
 
     return applied

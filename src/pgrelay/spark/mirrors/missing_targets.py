@@ -6,39 +6,64 @@ from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
-from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.mirrors.checkpoint import Checkpoint, Ends
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
 
-def refuse_missing_targets(
-    spark: SparkSession,
-    checkpoint: Checkpoint,
-    tables: Mapping[str, str],
-    using: Using,
-    schemas: SchemaTopic,
-) -> None:
-    """Raise SetupError if records of a topic were read, and its target does not exist.
+class FilledTargets:
+    """The targets of topics whose records a query has read. A missing one would be created without those."""
 
-    It would be created without those records. `tables` names a target for each topic.
-    """
-    read = checkpoint.last_commit()
-    if read is None:
-        return
+    def __init__(
+        self, spark: SparkSession, checkpoint: Checkpoint, tables: Mapping[str, str], using: Using
+    ) -> None:
+        """`tables` names a target for each topic."""
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._filled = {
+            topic: lake_table(spark, tables[topic], using) for topic in _read(checkpoint) & tables.keys()
+        }
+
+    def refuse_missing(self, schemas: SchemaTopic) -> None:
+        """At the start: raise SetupError if one does not exist, and forget those of which no row was read."""
+        for topic, table in list(self._filled.items()):
+            if table.exists():
+                continue
+            # Without a schema no row was read: the offsets belong to transactions that Kafka aborted.
+            if schemas.read(self._spark, [topic]):
+                raise SetupError(
+                    f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, but the checkpoint "
+                    f"{self._checkpoint.location} says that its records were read: name the warehouse that "
+                    f"has it, and its format (using={table.using!r}); or take a new checkpoint, to fill it "
+                    "again from what the topic still holds"
+                )
+            del self._filled[topic]
+
+    def refuse_dropped(self) -> None:
+        """Raise SetupError if one that existed at the start no longer does.
+
+        For the first batch, which may come long after; from then on, a target's positions tell.
+        """
+        for topic, table in self._filled.items():
+            if not table.exists():
+                raise SetupError(
+                    f"{topic}: {table.name} was dropped since the mirror started: take a new checkpoint, to "
+                    "fill it again from what the topic still holds"
+                )
+
+
+def _read(checkpoint: Checkpoint) -> set[str]:
+    """The topics from which the batches that ended have read records."""
+    last = checkpoint.last_commit()
+    if last is None:
+        return set()
     # Retention or `startingOffsets` may have left nothing to read at the query's begin.
-    ends, begins = checkpoint.ends(read), checkpoint.begins()
-    for topic, target in tables.items():
-        began = begins.get(topic, {})
-        if all(offset <= began.get(partition, 0) for partition, offset in ends.get(topic, {}).items()):
-            continue
-        table = lake_table(spark, target, using)
-        # Without a schema no row was read: the offsets belong to transactions that Kafka aborted.
-        if not table.exists() and schemas.read(spark, [topic]):
-            raise SetupError(
-                f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, but the checkpoint "
-                f"{checkpoint.location} says that its records were read: name the warehouse that has it, and "
-                f"its format (using={using!r}); or take a new checkpoint, to fill it again from what the "
-                "topic still holds"
-            )
+    ends, begins = checkpoint.ends(last), checkpoint.begins()
+    return {topic for topic in ends if _is_beyond(ends, begins, topic)}
+
+
+def _is_beyond(ends: Ends, begins: Ends, topic: str) -> bool:
+    began = begins.get(topic, {})
+    return any(offset > began.get(partition, 0) for partition, offset in ends[topic].items())
 
 
 def _warehouse(table: LakeTable) -> str | None:

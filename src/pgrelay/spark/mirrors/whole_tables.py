@@ -103,14 +103,12 @@ class WholeTables:
         return cls(table(space, "position"), table(space, "held"), prefix)
 
     def begin(self, topics: Iterable[str], batch: int) -> None:
-        """Create the tables. Raises SetupError if they are gone, and with them the rows held back."""
-        if not self._position.exists():
-            if batch > 0:
-                raise SetupError(
-                    f"{self._position.name}, where the mirror remembers what it holds back, does not exist: "
-                    "take a new checkpoint, which reads everything again, and skips what the targets already "
-                    "have"
-                )
+        """Create the tables. Raises SetupError if one is gone, and with it the rows held back."""
+        if self._position.exists():
+            _require(self._held)
+        elif batch > 0:
+            _require(self._position)
+        else:
             self._held.create(POSITIONED, {_PREFIX: self._prefix})
             self._position.create(_NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
         self._told = self._position.properties()
@@ -119,6 +117,7 @@ class WholeTables:
         """Raise SetupError if rows wait, which a mirror without whole transactions would never apply."""
         if not self._position.exists():
             return
+        _require(self._held)
         self._told = self._position.properties()
         if not self.held(self.until).where("seq IS NOT NULL").isEmpty():
             raise SetupError(
@@ -207,6 +206,15 @@ class WholeTables:
             self._held.remove_old_files()
         except (PySparkException, Py4JJavaError) as error:
             _log.warning("old files stay", table=self._held.name, reason=reason(error))
+
+
+def _require(own: OwnTable) -> None:
+    """Raise SetupError if a table is gone that the mirror has written."""
+    if not own.exists():
+        raise SetupError(
+            f"{own.name}, where the mirror remembers what it holds back, does not exist: take a new "
+            "checkpoint, which reads everything again, and skips what the targets already have"
+        )
 
 
 def _listed(topics: Iterable[str]) -> str:
