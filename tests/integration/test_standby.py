@@ -268,12 +268,17 @@ async def test_a_relay_decodes_on_a_standby_and_goes_on_after_promotion(
     primary: Postgres, database: Database, prefix: str, new_relay: NewRelay
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
     with standby_of(primary) as standby:
         second = on(standby, database)
-        relay = new_relay(source={"dsn": second.dsn, "publications": [prefix]})
+        source = {"dsn": second.dsn, "publications": [prefix]}
+        relay = new_relay(source=source)
         relay.database = second
+        cure = "a standby can't create it; on the primary, CREATE PUBLICATION"
+        assert cure in last_words(relay.start(), WRONG)
+        database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
+        wait_until(lambda: ask(second, "SELECT 1 FROM pg_publication") is not None, "it on the standby")
         relay.start()
+        assert "SELECT pg_log_standby_snapshot()" in relay.wait_event("creating the slot")["waits_for"]
 
         def streams() -> bool:
             # A new slot on a standby waits for this record, otherwise written every 15 seconds.
@@ -284,14 +289,9 @@ async def test_a_relay_decodes_on_a_standby_and_goes_on_after_promotion(
         database.execute("INSERT INTO t VALUES (1), (2)")
         relay.caught_up(parse_lsn(str(ask(database, "SELECT pg_current_wal_lsn()"))))
         assert ids(relay, 2) == [1, 2]
-        config = Config.model_validate(
-            {
-                "source": {"dsn": second.dsn, "slot": prefix, "publications": [prefix]},
-                "sink": {"kafka": {"bootstrap.servers": relay.kafka.bootstrap}},
-                "records": {"prefix": prefix},
-                "http": {"listen": None},
-            }
-        )
+        sink = {"kafka": {"bootstrap.servers": relay.kafka.bootstrap}}
+        sections = {"source": source | {"slot": prefix}, "sink": sink, "records": {"prefix": prefix}}
+        config = Config.model_validate(sections | {"http": {"listen": None}})
         assert [finding for finding in await check(config) if finding.level == "error"] == []
         # The relay goes on when the standby becomes a primary.
         ask(second, "SELECT pg_promote()")

@@ -37,7 +37,11 @@ class Failing:
     ("code", "kind", "cure"),
     [
         (KafkaError.MSG_SIZE_TOO_LARGE, RecordRefused, "; raise the topic's max.message.bytes"),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, SetupError, "; grant WRITE on all topics"),
+        (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            SetupError,
+            "; grant WRITE on the topics that pgrelay check names",
+        ),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaUnavailable, ": a topic is gone: .*: copy its tables again$"),
         (KafkaError._STATE, KafkaUnavailable, ""),
     ],

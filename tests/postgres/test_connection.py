@@ -209,6 +209,7 @@ def test_each_refusal_has_its_cure(text: str, cure: str) -> None:
         ('FATAL:  too many connections for role "relay"', "raise max_connections, or the CONNECTION LIMIT"),
         ("FATAL:  sorry, too many clients already", "raise max_connections, or the CONNECTION LIMIT"),
         ('FATAL:  database "shop" is not currently accepting connections', "ALLOW_CONNECTIONS true"),
+        ("FATAL:  the database system is not yet accepting connections", "wait until Postgres has started"),
     ],
 )
 def test_each_transient_error_has_its_cure(text: str, cure: str) -> None:

@@ -36,7 +36,7 @@ def spool(directory: Path) -> Finding:
             f"{place} can't be created", f"{parent} is a file", "set transactions.spool_dir to another place"
         )
     if (reason := _unwritable(parent)) is not None:
-        cure = f"chown it to uid {os.getuid()}, or set transactions.spool_dir to another place"
+        cure = f"let uid {os.getuid()} write there, or set transactions.spool_dir to another place"
         return error(f"{place} is not writable", f"no directory can be created in {parent}: {reason}", cure)
     free = shutil.disk_usage(parent).free
     if free >= _LITTLE:

@@ -214,5 +214,5 @@ def _transaction_error(error: KafkaError) -> PgrelayError:
     if error.code() in GONE:
         return KafkaUnavailable(f"{failed}: a topic is gone: {RECREATED}")
     if error.code() in DENIED:
-        return SetupError(f"{failed}; grant WRITE on all topics")
+        return SetupError(f"{failed}; grant WRITE on the topics that pgrelay check names")
     return KafkaUnavailable(failed)

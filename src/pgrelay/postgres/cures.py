@@ -77,7 +77,10 @@ _CURES: Final = (
     ),
     (('role "',), "CREATE ROLE {user} LOGIN REPLICATION PASSWORD '...', or correct the user in source.dsn"),
     (('database "',), "{correct} the database in source.dsn, or CREATE DATABASE {database}"),
-    (("starting up", "shutting down", "recovery mode"), "wait until Postgres has started"),
+    (
+        ("starting up", "not yet accepting", "shutting down", "recovery mode"),
+        "wait until Postgres has started",
+    ),
     (("SSL", "certificate"), "set sslmode and sslrootcert in source.dsn as the server wants them"),
     (
         ("could not translate host name", "Name or service not known", "failed to resolve host"),

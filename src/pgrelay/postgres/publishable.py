@@ -31,6 +31,11 @@ Entry = tuple[str, str | None]
 async def create_publication(catalog: Catalog, name: str, tables: Sequence[Entry]) -> None:
     """Create a publication that holds `tables`. Raises SetupError if the server or our role can't."""
     statement = await publication_statement(catalog, name, tables)
+    if await catalog.in_recovery():
+        raise SetupError(
+            f"source.publications: {name} does not exist in database {catalog.database}, and a standby can't "
+            f"create it; on the primary, {statement.as_string()}"
+        )
     try:
         await catalog.rows(statement)
     except SetupError as refusal:

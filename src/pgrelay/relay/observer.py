@@ -109,12 +109,9 @@ class Observer:
         self._metrics.set_slot(server=wal.wal_end, confirmed=wal.confirmed_lsn)
         self._metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
 
-    def creates_slot(self, slot: str) -> None:
-        """Report that a slot is being created, which takes the server as long as any transaction."""
-        self._health.waiting(
-            f"slot {slot} is being created: Postgres waits until the transactions that run now have ended; "
-            "pg_stat_activity has them"
-        )
+    def creates_slot(self, slot: str, waits_for: str) -> None:
+        """Report that a slot is being created, and what the server `waits_for` with it."""
+        self._health.waiting(f"slot {slot} is being created: Postgres waits for {waits_for}")
 
     @property
     def spool_failing(self) -> bool:

@@ -66,8 +66,15 @@ async def _require_logical_wal(catalog: Catalog) -> None:
         )
 
 
-async def make_slot(catalog: Catalog, config: SourceConfig) -> Slot:
-    """Create the slot if the configuration says so; that takes as long as any transaction that runs now.
+def waited_for(standby: bool) -> str:
+    """What a server waits for before it has created a slot, with the cure if that takes long."""
+    if standby:
+        return "the primary to log what runs there: on the primary, SELECT pg_log_standby_snapshot()"
+    return "transactions that run now: pg_stat_activity has them"
+
+
+async def make_slot(catalog: Catalog, config: SourceConfig, standby: bool) -> Slot:
+    """Create the slot if the configuration says so; that takes as long as what is `waited_for`.
 
     Raises SetupError.
     """
@@ -76,7 +83,7 @@ async def make_slot(catalog: Catalog, config: SourceConfig) -> Slot:
             f"source.slot: {config.slot} does not exist; create it with SELECT "
             f"pg_create_logical_replication_slot('{config.slot}', 'pgoutput'), or set source.create: true"
         )
-    _log.info("creating the slot; the server waits for transactions that run now", slot=config.slot)
+    _log.info("creating the slot", slot=config.slot, waits_for=waited_for(standby))
     await catalog.create_slot(config.slot)
     slot = await catalog.slot(config.slot)
     if slot is None:

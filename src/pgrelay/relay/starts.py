@@ -43,7 +43,7 @@ from pgrelay.relay.resume_point import ResumePoint
 from pgrelay.relay.server import Server
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import check_own, check_same, make_slot, prepare
+from pgrelay.relay.setup import check_own, check_same, make_slot, prepare, waited_for
 from pgrelay.relay.spooling import open_spool, spool_of
 from pgrelay.relay.supply import Supply
 
@@ -146,8 +146,8 @@ class Starts:
             found = await catalog.slot(config.source.slot)
         await prepare(catalog, config, self._publications, self.resume_point, found)
         if found is None:
-            self._observer.creates_slot(config.source.slot)
-        slot = found or await make_slot(catalog, config.source)
+            self._observer.creates_slot(config.source.slot, waited_for(server.standby))
+        slot = found or await make_slot(catalog, config.source, server.standby)
         self.made_slot = self.made_slot or found is None
         self.resume_point.check_slot(slot, config.source.slot)
         self.resume_point.seen(slot)
