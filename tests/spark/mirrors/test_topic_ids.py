@@ -51,6 +51,23 @@ def test_a_recreated_topic_is_not_read_from_the_old_ones_end(
     handmade.mirror({"a": target})
 
 
+def test_a_deleted_topic_is_not_waited_for(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
+) -> None:
+    topic = handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    handmade.mirror({"a": target})
+    delete_topic(handmade.bootstrap, topic)
+    gone = rf"^{topic}: not there \(deleted, .*\), though the checkpoint {tmp_path}/checkpoint has read it: "
+    with pytest.raises(SetupError, match=gone):
+        handmade.mirror({"a": target})
+    handmade.mirror({"a": target}, options=ONCE)
+    create_topic(handmade.bootstrap, topic)
+    handmade.write("a", change("c", 20, after={"id": 2}))
+    handmade.mirror({"a": target}, checkpoint="new")
+    assert rows(spark.table(target), "id") == {(1,): 1, (2,): 1}
+
+
 def test_a_recreated_topic_that_was_not_read_is_accepted(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:

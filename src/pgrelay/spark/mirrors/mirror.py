@@ -200,7 +200,7 @@ def _query(
         apply, topics = Batches(schemas, reading, writing).apply, [*tables]
     refuse_left_out(checkpoint, topics, options)
     ids = TopicIds(source, topics)
-    ids.refuse_made_anew()
+    ids.refuse_lost()
     refuse_taken(source, topics)
     warn_of_taken(source, tables)
     warn_of_topics(spark, servers, tables, options)

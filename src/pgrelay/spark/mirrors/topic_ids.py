@@ -1,9 +1,10 @@
-"""Topics that were deleted and re-created under a query: their offsets restart at 0, its own go on.
+"""Topics that were deleted under a query. Once re-created, their offsets restart at 0, and its own go on.
 
 Kafka (2.8 and later) gives each topic an id. A query's checkpoint keeps the ids of the topics that it reads.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import structlog
 from py4j.protocol import Py4JError
@@ -20,6 +21,15 @@ _log = structlog.get_logger(__name__)
 
 Apply = Callable[[DataFrame, int], None]
 
+# What became of a topic; each with a place for the checkpoint.
+_GONE: Final = (
+    "not there (deleted, another cluster, or no right to DESCRIBE it), though the checkpoint {} has read it"
+)
+_MADE_ANEW: Final = (
+    "deleted and re-created, or another cluster's, since the checkpoint {} read it, so its offsets would "
+    "skip the topic's first records"
+)
+
 
 class TopicIds:
     """The ids of the topics that one run of a query reads."""
@@ -28,10 +38,11 @@ class TopicIds:
         self._source = source
         self._unseen = set(topics)  # whose ids this run does not have yet
 
-    def refuse_made_anew(self) -> None:
+    def refuse_lost(self) -> None:
         """Raise SetupError if a topic is not the one that the checkpoint has offsets of, unless allowed.
 
-        Otherwise keep its id. If no broker answers, or the broker has no topic ids, nothing is checked.
+        Otherwise keep its id. If no broker answers, nothing is checked; without topic ids, only whether it
+        exists.
         """
         self._refuse_other(self._asked(self._unseen))
 
@@ -45,26 +56,35 @@ class TopicIds:
 
         return applied
 
-    def _refuse_other(self, ids: dict[str, str]) -> None:
+    def _refuse_other(self, found: dict[str, str | None]) -> None:
         checkpoint = self._source.checkpoint
         kept, read = checkpoint.topic_ids(), checkpoint.read()
+        ids = {topic: each for topic, each in found.items() if each}
         other = {topic: each for topic, each in ids.items() if kept.get(topic) != each}
-        for topic in sorted(other.keys() & kept.keys()):
-            if any(read.get(topic, {}).values()) and not allows_loss(self._source.options):
-                raise SetupError(
-                    f"{topic}: deleted and re-created, or another cluster's, since the checkpoint "
-                    f"{checkpoint.location} read it, so its offsets would skip the topic's first records: "
-                    "mirror with a new checkpoint, which skips what the targets already have; if the old "
-                    "topic had records that were not read, deletes may be among them: drop the target first "
-                    "(pgrelay.spark.drop), and UPDATE every row; or, to go on without the first records, "
-                    f"{FOR_ONCE}"
-                )
+        made_anew = other.keys() & kept.keys()
+        lost = {topic: _MADE_ANEW for topic in made_anew if any(read.get(topic, {}).values())}
+        # Spark misses the partitions of a topic that is gone even if it read nothing there.
+        lost |= {topic: _GONE for topic, each in found.items() if each is None and topic in read}
+        for topic, what in sorted(lost.items()):
+            if not allows_loss(self._source.options):
+                raise self._lost(topic, what)
         if other:
             checkpoint.keep_topic_ids(kept | other)
         self._unseen -= ids.keys()
 
-    def _asked(self, topics: Iterable[str]) -> dict[str, str]:
-        """The ids of those topics that exist. Raises SetupError if Kafka's client refuses its settings."""
+    def _lost(self, topic: str, what: str) -> SetupError:
+        return SetupError(
+            f"{topic}: {what.format(self._source.checkpoint.location)}: mirror with a new checkpoint, which "
+            "skips what the targets already have; if the old topic had records that were not read, deletes "
+            "may be among them: drop the target first (pgrelay.spark.drop), and UPDATE every row; or, to go "
+            f"on without the first records, {FOR_ONCE}"
+        )
+
+    def _asked(self, topics: Iterable[str]) -> dict[str, str | None]:
+        """The ids of these topics: None for one that does not exist, "" if the broker has no ids.
+
+        None of them if it does not answer. Raises SetupError if Kafka's client refuses its settings.
+        """
         try:
             return _ids(self._source, topics)
         except Py4JError as error:
@@ -72,16 +92,17 @@ class TopicIds:
             return {}
 
 
-def _ids(source: QuerySource, topics: Iterable[str]) -> dict[str, str]:
+def _ids(source: QuerySource, topics: Iterable[str]) -> dict[str, str | None]:
     jvm = source.session._jvm
     assert jvm is not None
     with admin(source.session, client_options(source.servers, source.options)) as client:
+        found: dict[str, str | None] = dict.fromkeys(topics)
         there = client.listTopics().names().get()
         asked = jvm.java.util.ArrayList()
-        for topic in topics:
+        for topic in found:
             if topic in there:
                 asked.add(topic)
         told = client.describeTopics(asked).allTopicNames().get()
         ids = {topic: told[topic].topicId() for topic in asked}
     none = jvm.org.apache.kafka.common.Uuid.ZERO_UUID
-    return {topic: each.toString() for topic, each in ids.items() if each != none}
+    return found | {topic: "" if each == none else each.toString() for topic, each in ids.items()}
