@@ -208,8 +208,8 @@ async def test_each_missing_right_is_reported_in_turn(guarded: Setup, secured: K
     untold = only(await guarded.trouble())
     assert (untold.level, untold.cure) == (
         "warning",
-        f"kafka-acls.sh --list --topic {guarded.prefix}.public.orders has to show Write; afterwards, check "
-        "again",
+        f"kafka-acls.sh --list --topic {guarded.prefix}.public.orders --resource-pattern-type match has to "
+        "show Write; check again once the relay has started",
     )
     guarded.create_topic("public.orders")
     allow(secured, guarded.prefix, "describe")

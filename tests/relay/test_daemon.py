@@ -155,6 +155,27 @@ class Failing(Hanging):
         raise self.error
 
 
+class Unclosed(Failing):
+    """The same, and only its close hangs."""
+
+    async def finish(self, grace_s: float) -> bool:
+        return True
+
+    async def close(self) -> None:
+        self.finishing.set()
+        await super().close()
+
+
+class Unsettled(Failing):
+    """The same, and records are still on their way to Kafka."""
+
+    async def settle(self, timeout_s: float) -> None:
+        self.finishing.set()
+        await asyncio.sleep(3600)
+
+    async def close(self) -> None: ...
+
+
 class Unfinished(Ending):
     """Kafka has refused something, which is known only at the end."""
 
@@ -192,8 +213,11 @@ async def test_a_second_request_to_stop_says_whether_transactions_are_left_behin
     )
 
 
-async def test_a_second_request_to_stop_hides_no_error_that_had_ended_the_session_for_good() -> None:
-    session = Failing(asyncio.Event(), GapError("the slot is gone"))
+@pytest.mark.parametrize("kind", [Failing, Unclosed])
+async def test_a_second_request_to_stop_hides_no_error_that_had_ended_the_session_for_good(
+    kind: type[Failing],
+) -> None:
+    session = kind(asyncio.Event(), GapError("the slot is gone"))
     daemon = Given(session)
     running = asyncio.create_task(daemon.run())
     await session.finishing.wait()
@@ -213,6 +237,16 @@ async def test_a_second_request_to_stop_tells_of_a_refused_record_that_had_ended
         daemon.stop()
         await asyncio.wait_for(running, 10)
     assert [log["reason"] for log in logs if log["log_level"] == "warning"] == ["too large"]
+
+
+async def test_a_cancellation_from_outside_is_no_stop() -> None:
+    session = Unsettled(asyncio.Event(), SourceUnavailable("Postgres cut the connection"))
+    running = asyncio.create_task(Given(session).run())
+    await asyncio.wait_for(session.finishing.wait(), 10)
+    running.cancel()
+    done, _ = await asyncio.wait([running], timeout=10)
+    assert done, "another session has begun"
+    assert running.cancelled()
 
 
 async def test_a_daemon_that_is_asked_twice_to_stop_still_says_what_was_confirmed() -> None:

@@ -25,9 +25,9 @@ class Gone(Sink):
 async def test_a_reset_without_kafkas_acknowledgement_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgrelay.relay.reset._PATIENCE_S", 0.05)
     with pytest.raises(KafkaUnavailable) as caught:
-        await _forget(Gone(), "app.offsets", [("app.offsets", b"{}", None, None, BY_KEY)], dropped="s")
+        await _forget(Gone(), "app.offsets", [("app.offsets", b"{}", None, None, BY_KEY)], "s", dropped=True)
     assert str(caught.value) == (
-        "slot s is dropped, but Kafka has not acknowledged within 0.05 s that the position in topic "
-        "app.offsets is forgotten: connection refused; run pgrelay reset again once the brokers answer, or "
-        "the next run may end with exit code 3"
+        "slot s is dropped, but its position in topic app.offsets is not forgotten: no acknowledgement "
+        "within 0.05 s (connection refused); once the brokers answer, run pgrelay reset again, or the next "
+        "run may end with exit code 3"
     )

@@ -123,14 +123,16 @@ def unreadable(names: Sequence[str], config: SinkConfig) -> list[Finding]:
 
 
 def untold(missing: Sequence[WantedTopic], config: SinkConfig) -> Finding:
-    """All topics are still to be created, and we are no administrator."""
+    """That our rights to topics are unknown, as all of them are still to be created."""
     names = _names(missing)
     read = [topic.name for topic in missing if topic.of == "offsets" and config.delivery == "exactly_once"]
     also = f", and Read for {read[0]}" if read else ""
     return warning(
-        f"Kafka tells no rights to {counted(len(names), 'topic')} that a run creates: {some(names)}",
-        "whoever may create a topic may not always write to it; then a run ends once it exists",
-        f"kafka-acls.sh --list --topic {names[0]} has to show Write{also}; afterwards, check again",
+        f"whether we may write to {counted(len(names), 'topic')} that a run creates is unknown: "
+        f"{some(names)}",
+        "Kafka tells only of topics that exist; whoever may create one may not always write to it",
+        f"kafka-acls.sh --list --topic {names[0]} --resource-pattern-type match has to show Write{also}; "
+        "check again once the relay has started",
     )
 
 

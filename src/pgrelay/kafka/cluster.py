@@ -189,8 +189,11 @@ class Cluster:
     async def restricted(self) -> bool:
         """Whether brokers may refuse us something: they check rights, and we are no administrator."""
         answer = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=_TIMEOUT_S)
-        allowed = (await _result(answer)).authorized_operations
-        # Who may not even describe the cluster gets None.
+        try:
+            allowed = (await _result(answer)).authorized_operations
+        except KafkaException:
+            return False
+        # Who may not even describe the cluster gets None; so does everybody at a broker that never tells.
         return allowed is None or AclOperation.ALTER not in allowed
 
     async def uncreatable(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:

@@ -90,7 +90,7 @@ class Daemon:
         self._current: Session | None = None
         # Of the last session, at its end: `Session.careful`, and how far it had read.
         self._was_careful, self._read_lsn = True, 0
-        # What had ended a session whose own end was then cut.
+        # What ended the session, until its own end is over.
         self._failed: Exception | None = None
         self._backoff = Backoff()
         self._observer = Observer(metrics, health)
@@ -137,13 +137,15 @@ class Daemon:
         try:
             await self._session()
         except asyncio.CancelledError:
-            if self._failed is None:
+            # The second request to stop cuts what a session does at its end, but hides nothing that ended it.
+            if self._failed is None or not self._stop.is_set():
                 raise
             ended = self._failed
         except Exception as error:
             ended = error
         else:
             return
+        self._failed = None  # it holds on to the session
         # Not in the handler: see kafka/reports.py.
         if verdict(ended) is Verdict.STOP and not isinstance(ended, RecordRefused):
             raise ended
@@ -260,17 +262,12 @@ class Daemon:
                 _log.warning(_CUT_SHORT)
             raise
         except Exception as error:
-            failure = error
+            self._failed = failure = error
         # Not in the handler: see kafka/reports.py.
         if not isinstance(failure, KafkaUnavailable):
             # A stop has a single grace period, whatever fails meanwhile.
             left_s = math.inf if ends is None else max(0.0, ends - clock.time())
-            try:
-                await self._settle(session, failure, left_s)
-            except asyncio.CancelledError:
-                # The second request to stop cuts the wait, and hides nothing that went wrong before it.
-                self._failed = failure
-                raise
+            await self._settle(session, failure, left_s)
         return failure
 
     def _turned(self, session: Session) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import gc
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
 
@@ -25,6 +25,8 @@ _GARBAGE_EVERY: Final = 50_000
 
 _SAMPLE_EVERY_S: Final = 1.0
 
+_NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
+
 
 async def run(config: Config, advise: Advise) -> None:
     """Relay until SIGTERM or SIGINT. Raises the PgrelayError that ended it otherwise.
@@ -34,14 +36,14 @@ async def run(config: Config, advise: Advise) -> None:
     gc.set_threshold(_GARBAGE_EVERY)
     metrics, health = Metrics(), Health()
     daemon = Daemon(config, metrics, health, advise)
-    stop_on_signals(daemon.stop)
     metrics.describe(version=__version__, slot=config.source.slot, prefix=config.records.prefix)
     metrics.watch(lambda: health.ready, base_directory(config.transactions.spool_dir))
     status = Status(config, metrics, health)
     sampling = optional(_sample(status, daemon), "the status page's samples")
     address = config.http.address
+    pages = StatusServer(address, metrics, health, status.json) if address else contextlib.nullcontext()
     try:
-        with StatusServer(address, metrics, health, status.json) if address else contextlib.nullcontext():
+        with stop_on_signals(daemon.stop), pages:
             await daemon.run()
     finally:
         sampling.cancel()
@@ -53,20 +55,26 @@ async def _sample(status: Status, daemon: Daemon) -> None:
         await asyncio.sleep(_SAMPLE_EVERY_S)
 
 
-def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` in the running loop on each SIGTERM or SIGINT, and now if one came before.
+@contextlib.contextmanager
+def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` in the running loop on each SIGTERM or SIGINT, and now if one came before the block.
 
-    Once the loop is closed, they are ignored: what the process then returns is decided.
+    After the block they are ignored, since the exit code is decided.
     """
     loop = asyncio.get_running_loop()
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(stop)
+        loop.call_soon_threadsafe(stop)
 
     earlier = noted()
-    # Not the loop's own handlers: it puts back the defaults as it closes, and a second signal would kill us.
-    for each in (signal.SIGTERM, signal.SIGINT):
+    # Not the loop's own handlers: as it closes, they give way to the defaults, and a second signal would kill
+    # the process. So would any handler of ours as Python ends, but not SIG_IGN.
+    for each in _NUMBERS:
         signal.signal(each, ask)
     if earlier is not None and earlier.number:
         stop()
+    try:
+        yield
+    finally:
+        for each in _NUMBERS:
+            signal.signal(each, signal.SIG_IGN)

@@ -19,7 +19,7 @@ from pgrelay.assembly.spool import slot_directory
 from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.records import Record
-from pgrelay.errors import GapError, KafkaUnavailable, PositionError, SetupError
+from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, PositionError, SetupError
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
@@ -53,13 +53,13 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
         try:
             # Ask Kafka first: a slot that is gone while its position is not is a gap.
             with _telling(dropping):
-                positions = await _positions(sink, offsets, config.sink.delivery == "at_least_once")
+                kept = await _kept(sink, offsets, config.sink.delivery == "at_least_once")
             if dropping is not None:
                 await catalog.drop_slot(dropping)
-            await _forget(sink, offsets.topic, positions.tombstones, dropping)
+            await _forget(sink, offsets.topic, kept.tombstones, name, dropped=dropping is not None)
         finally:
             await sink.close()
-    position = positions.told(systemid)
+    position = kept.told(systemid)
     if keep_slot and slot is not None:
         return (
             f"slot {name} stays at {format_lsn(slot.confirmed_flush_lsn or 0)}, and {position}; run pgrelay"
@@ -70,7 +70,7 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class _Kept:
     """The slot's positions in Kafka. `tombstones` delete them; `denied`: why they can't be known."""
 
     tombstones: Sequence[Record] = ()
@@ -87,22 +87,22 @@ class Positions:
         return "its position in Kafka is forgotten" + (f", also that of cluster {others}" if others else "")
 
 
-async def _positions(sink: Sink, offsets: Offsets, at_least_once: bool) -> Positions:
+async def _kept(sink: Sink, offsets: Offsets, at_least_once: bool) -> _Kept:
     """Connect to Kafka, and read the positions. Raises as `Offsets.read`.
 
     But if we may not read them, that is no error at least once, when runs do without them.
     """
     await sink.connect()
     if offsets.topic not in sink.topics:
-        return Positions()
+        return _Kept()
     try:
-        return Positions(await offsets.forgetting())
+        return _Kept(await offsets.forgetting())
     except PositionError:
         raise
     except SetupError as denied:
         if not at_least_once:
             raise
-        return Positions(denied=str(denied))
+        return _Kept(denied=str(denied))
 
 
 @contextmanager
@@ -114,8 +114,8 @@ def _telling(dropping: str | None) -> Iterator[None]:
         if dropping is None:
             raise
         raise KafkaUnavailable(
-            f"{away}; nothing was changed: run it once Kafka answers, and, if Postgres must be rid of the "
-            f"slot's WAL before that, SELECT pg_drop_replication_slot('{dropping}') now"
+            f"{away}; nothing was changed: run it again once that is over, and, if Postgres must be rid of "
+            f"the slot's WAL before that, SELECT pg_drop_replication_slot('{dropping}') now"
         ) from away
 
 
@@ -133,23 +133,19 @@ async def _ours(catalog: Catalog, name: str) -> Slot | None:
     return slot
 
 
-async def _forget(sink: Sink, topic: str, tombstones: Sequence[Record], dropped: str | None) -> None:
-    """Delete positions in Kafka. `dropped`: the slot that was dropped before that.
+async def _forget(sink: Sink, topic: str, tombstones: Sequence[Record], slot: str, dropped: bool) -> None:
+    """Delete the positions of a slot, which was `dropped` before that or not.
 
     Raises KafkaUnavailable, or SetupError if we may not.
     """
-    begun = f"slot {dropped} is dropped, but " if dropped is not None else ""
-    again = f"or the next run may end with exit code {GapError.exit_code}"
+    begun = f"slot {slot} is dropped, but its" if dropped else f"slot {slot}'s"
+    unforgotten = f"{begun} position in topic {topic} is not forgotten"
+    again = f"run pgrelay reset again, or the next run may end with exit code {GapError.exit_code}"
     try:
         async with asyncio.timeout(_PATIENCE_S):
             await sink.publish(tombstones)
     except TimeoutError:
-        raise KafkaUnavailable(
-            f"{begun}Kafka has not acknowledged within {_PATIENCE_S:g} s that the position in topic {topic} "
-            f"is forgotten: {sink.problem or 'no answer'}; run pgrelay reset again once the brokers answer, "
-            f"{again}"
-        ) from None
-    except SetupError as denied:
-        raise SetupError(
-            f"{begun}its position is not forgotten: {denied}, and run pgrelay reset again, {again}"
-        ) from denied
+        reason = f"no acknowledgement within {_PATIENCE_S:g} s ({sink.problem or 'no answer'})"
+        raise KafkaUnavailable(f"{unforgotten}: {reason}; once the brokers answer, {again}") from None
+    except PgrelayError as refused:
+        raise type(refused)(f"{unforgotten}: {refused}; then {again}") from refused

@@ -69,12 +69,15 @@ async def _require_logical_wal(catalog: Catalog) -> None:
 def waited_for(standby: bool) -> str:
     """What a server waits for before it has created a slot, with the cure if that takes long."""
     if standby:
-        return "the primary to log what runs there: on the primary, SELECT pg_log_standby_snapshot()"
-    return "transactions that run now: pg_stat_activity has them"
+        return (
+            "the transactions that run on the primary now, which its pg_stat_activity has, and for it to log "
+            "that they have ended; after that, SELECT pg_log_standby_snapshot() there hastens it"
+        )
+    return "the transactions that run now; pg_stat_activity has them"
 
 
-async def make_slot(catalog: Catalog, config: SourceConfig, standby: bool) -> Slot:
-    """Create the slot if the configuration says so; that takes as long as what is `waited_for`.
+async def make_slot(catalog: Catalog, config: SourceConfig, waits_for: str) -> Slot:
+    """Create the slot if the configuration says so. Returns once what the server `waits_for` is over.
 
     Raises SetupError.
     """
@@ -83,7 +86,7 @@ async def make_slot(catalog: Catalog, config: SourceConfig, standby: bool) -> Sl
             f"source.slot: {config.slot} does not exist; create it with SELECT "
             f"pg_create_logical_replication_slot('{config.slot}', 'pgoutput'), or set source.create: true"
         )
-    _log.info("creating the slot", slot=config.slot, waits_for=waited_for(standby))
+    _log.info("creating the slot", slot=config.slot, waits_for=waits_for)
     await catalog.create_slot(config.slot)
     slot = await catalog.slot(config.slot)
     if slot is None:

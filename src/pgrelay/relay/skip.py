@@ -40,7 +40,11 @@ async def skip(config: Config, lsn: int) -> str:
     `pgrelay.relay.run` raises; nothing was left out then. Raises Interrupted if asked to stop before.
     """
     requests = StopRequests()
-    stop_on_signals(requests.stop)
+    with stop_on_signals(requests.stop):
+        return await _skip(config, lsn, requests)
+
+
+async def _skip(config: Config, lsn: int, requests: "StopRequests") -> str:
     # Don't create a slot: a new one has nothing to skip.
     source = config.source.model_copy(update={"create": False})
     config = config.model_copy(update={"source": source})

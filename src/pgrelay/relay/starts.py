@@ -147,7 +147,7 @@ class Starts:
         await prepare(catalog, config, self._publications, self.resume_point, found)
         if found is None:
             self._observer.creates_slot(config.source.slot, waited_for(server.standby))
-        slot = found or await make_slot(catalog, config.source, server.standby)
+        slot = found or await make_slot(catalog, config.source, waited_for(server.standby))
         self.made_slot = self.made_slot or found is None
         self.resume_point.check_slot(slot, config.source.slot)
         self.resume_point.seen(slot)

@@ -35,6 +35,8 @@ _NO_BARS: Final = {"spark.ui.showConsoleProgress": "false"}
 
 _LOOK_EVERY_S: Final = 1
 
+_NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
+
 # Less than the 30 s that Kubernetes waits before it kills.
 _GRACE_S: Final = 20.0
 
@@ -216,23 +218,25 @@ def _served(config: MirrorConfig, metrics: CollectorRegistry) -> Iterator[None]:
 
 @contextmanager
 def _asked_to_stop(stop: threading.Event) -> Iterator[None]:
-    """Lets a signal end the start right away, until there is a query to stop."""
+    """Lets a signal end the start right away, until there is a query to stop. Ignores them afterwards."""
 
     def leave(number: int, frame: object) -> None:
         stop.set()
         raise Stopped
 
     earlier = noted()
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
+    for each in _NUMBERS:
+        signal.signal(each, leave)
     try:
         if earlier is not None and earlier.number:
             raise Stopped
         yield
     finally:
-        for number, action in before.items():
-            signal.signal(number, action)
+        # The exit code is decided, and the defaults would change it.
+        for each in _NUMBERS:
+            signal.signal(each, signal.SIG_IGN)
 
 
 def _on_signals(stop: threading.Event) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
+    for each in _NUMBERS:
+        signal.signal(each, lambda _number, _frame: stop.set())

@@ -84,8 +84,12 @@ def test_a_position_that_can_not_be_deleted_is_an_error_until_it_can(
     acls = deny(kafka, offsets_topic(stopped), AclOperation.WRITE)
     done = stopped.command("reset")
     assert done.returncode == WRONG
-    assert f"slot {stopped.prefix} is dropped, but its position is not forgotten: " in done.stderr
-    assert "grant WRITE on it, and run pgrelay reset again, " in done.stderr
+    topic = offsets_topic(stopped)
+    assert (
+        f"slot {stopped.prefix} is dropped, but its position in topic {topic} is not forgotten: "
+        in done.stderr
+    )
+    assert "; grant WRITE on it; then run pgrelay reset again, or " in done.stderr
     acls.remove_all()
     done = stopped.command("reset")
     assert f"slot {stopped.prefix} was gone already, and its position in Kafka is forgotten" in done.stdout
@@ -102,7 +106,7 @@ def test_a_position_behind_an_open_transaction_keeps_the_slot(stopped: Relay) ->
     done = stopped.command("reset")
     assert done.returncode == 1
     assert "another relay has a transaction open there" in done.stderr
-    assert "; nothing was changed: run it once Kafka answers" in done.stderr
+    assert "; nothing was changed: run it again once that is over" in done.stderr
     assert exists(stopped.database, stopped.prefix)
     producer.abort_transaction()
     assert stopped.command("reset").returncode == 0

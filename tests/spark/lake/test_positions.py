@@ -17,7 +17,7 @@ from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import apply
 from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.merge import merge_rows
-from pgrelay.spark.lake.positions import birth_properties, read_positions
+from pgrelay.spark.lake.positions import birth_properties, positions_table, read_positions
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
@@ -112,10 +112,16 @@ def test_a_driver_that_wakes_up_behind_another_restores_no_row(
     new.apply(2, 3)  # which goes on
 
 
-def test_positions_that_were_dropped_are_no_other_drivers(topic: Topic, target: str) -> None:
+@pytest.mark.parametrize("whole", [True, False])
+def test_positions_that_were_dropped_are_no_other_drivers(topic: Topic, target: str, whole: bool) -> None:
     old, _ = two_drivers(topic, target)
-    pg.drop(topic.spark, target, using="iceberg")
-    with pytest.raises(SetupError, match=r"beside it, was dropped while the mirror ran: call pgrelay.spark"):
+    if whole:
+        pg.drop(topic.spark, target, using="iceberg")
+        told = r"[^_]` was dropped while the mirror ran: take a new checkpoint"
+    else:
+        topic.spark.sql(f"DROP TABLE {positions_table(old.table).name}")
+        told = r"__positions` was dropped while the mirror ran: call pgrelay\.spark\.drop"
+    with pytest.raises(SetupError, match=told):
         old.apply(1, 2)
 
 

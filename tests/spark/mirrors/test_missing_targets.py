@@ -1,5 +1,6 @@
 """A target that is missing although its checkpoint exists."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.topics import create_topic
 from tests.spark.handmade import HandmadeRelay
@@ -73,6 +75,37 @@ def test_a_target_dropped_before_a_restarted_querys_first_batch_is_not_recreated
     assert isinstance(error, SetupError)
     assert f"{target.rpartition('.')[2]}` was dropped since the mirror started: take a new" in str(error)
     assert not spark.catalog.tableExists(target)
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_a_target_dropped_while_the_query_runs_is_told_as_such(
+    spark: SparkSession, handmade: HandmadeRelay, prefix: str, tmp_path: Path, using: Using
+) -> None:
+    """DROP TABLE leaves what is remembered beside it, as if nothing had happened."""
+    target = f"iceberg.lake.{prefix}" if using == "iceberg" else f"lake.{prefix}"
+    topic = handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    query = pg.mirror(
+        spark,
+        handmade.bootstrap,
+        {topic: target},
+        prefix=handmade.prefix,
+        checkpoint=tmp_path / "checkpoint",
+        using=using,
+        trigger={"processingTime": "0 seconds"},
+    )
+    try:
+        query.processAllAvailable()
+        spark.sql(f"DROP TABLE {target}")
+        handmade.write("a", change("c", 11, after={"id": 2}))
+        with pytest.raises(StreamingQueryException) as ended:
+            query.awaitTermination()
+    finally:
+        query.stop()
+    error = pg.query_error(ended.value)
+    assert isinstance(error, SetupError)
+    told = rf"{prefix}` was dropped while the mirror ran: call pgrelay\.spark\.drop\(.*, and take a new check"
+    assert re.search(told, str(error))
 
 
 def test_a_missing_target_without_earlier_rows_is_created(

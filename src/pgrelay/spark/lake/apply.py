@@ -40,6 +40,7 @@ from pgrelay.spark.lake.positions import (
     Positions,
     announce,
     birth_properties,
+    drop_call,
     forget_earlier,
     mark_of,
     read_positions,
@@ -206,7 +207,10 @@ class Target:
         has_versions = END_LSN in self.table.rows().columns and END_LSN not in schema.known_names()
         if has_versions != self.is_history:
             one, other = ("mirror", "history") if self.is_history else ("history", "mirror")
-            raise SetupError(f"{self.table.name} is the target of a {one}, not of a {other}: name another")
+            raise SetupError(
+                f"{self.table.name} is the target of a {one}, not of a {other}: name another, or drop it "
+                f"with {drop_call(self.table)}"
+            )
 
     def _follow(self, schema: TableSchema) -> None:
         try:
@@ -353,6 +357,13 @@ def _better_cure(reason: str) -> str:
     """What to try with a record that can't be read, before it is set aside for good."""
     if INEXACT_DOCUMENT in reason:
         return "set records.json: string in the relay for later ones, or "
+    if f"{INEXACT}string" in reason:
+        # It is text already; what JSON has as a number, Spark can't read exactly.
+        return (
+            "if the column was changed, read table_schemas again and restart the stream; for a number of "
+            "more than 38 digits, set records.numeric: string in a relay that writes JSON, UPDATE its row, "
+            "and "
+        )
     if INEXACT in reason:
         return (
             "if the column was changed, read table_schemas again and restart the stream; otherwise read it "

@@ -114,11 +114,11 @@ def _refuse_other(topic: str | None, target: LakeTable, ours: str) -> None:
     if topic not in (None, ours):
         raise SetupError(
             f"{target.name} has the rows of {topic}: name another target for {ours}, or drop it with "
-            f"{_drop(target)}"
+            f"{drop_call(target)}"
         )
 
 
-def _drop(target: LakeTable) -> str:
+def drop_call(target: LakeTable) -> str:
     """The call that drops a target: DROP TABLE leaves its positions, and files of earlier sessions."""
     name = target.name.replace('"', '\\"')
     return f'pgrelay.spark.drop(spark, "{name}", using="{target.using}")'
@@ -159,7 +159,7 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
         raise GapError(
             f"{schema.topic}: written by Postgres cluster {schema.systemid}, but {target.name} holds rows of "
             f"cluster {systemid} up to LSN {_highest(positions)}, and their LSNs can't be compared: start "
-            f"again with a new topic prefix and a new checkpoint, after {_drop(target)}"
+            f"again with a new topic prefix and a new checkpoint, after {drop_call(target)}"
         )
     return positions
 
@@ -199,7 +199,7 @@ def _is_made(target: LakeTable, positions: Positions, told: dict[str, Any]) -> b
             f"{positions.topic}: the mirror ended while it wrote to {target.name}, at LSN "
             f"{_highest(positions)}, and the commits of that time are gone, so nothing shows whether the "
             "batch was written, and it must not be written twice: fill the target again, with a new "
-            f"checkpoint, after {_drop(target)}"
+            f"checkpoint, after {drop_call(target)}"
         )
     return False
 
@@ -230,7 +230,8 @@ def refuse_other_writer(target: LakeTable, positions: Positions) -> None:
         if target.exists():
             raise PgrelayError(f"{positions.topic}: another mirror has created {target.name}: {_END_ONE}")
     elif (kept := _kept(target)) != positions.kept:
-        _refuse_dropped(target, positions, kept)
+        if kept is None:
+            raise dropped(target, positions)
         raise PgrelayError(f"{_other_writer(target, positions, kept)}: {_END_ONE}")
 
 
@@ -251,26 +252,28 @@ def write_positions(target: LakeTable, positions: Positions) -> None:
     positions were dropped.
     """
     if (kept := _kept(target)) != positions.kept:
-        _refuse_dropped(target, positions, kept)
+        if kept is None:
+            raise dropped(target, positions)
         told = _other_writer(target, positions, kept)
         if not (_NEXT in _parsed(positions.kept) or _of(kept, positions.topic).is_beyond(positions)):
             raise PgrelayError(f"{told}: {_END_ONE}")
         raise SetupError(
             f"{told}, and both wrote just now, so that deleted rows may be back, or rows without a key be "
             f"deleted twice: {_END_ONE}, and fill the target again, with a new checkpoint, after "
-            f"{_drop(target)}"
+            f"{drop_call(target)}"
         )
     _keep(target, positions)
 
 
-def _refuse_dropped(target: LakeTable, positions: Positions, kept: str | None) -> None:
-    """Raise SetupError if nobody has positions any more."""
-    if kept is None:
-        raise SetupError(
-            f"{positions.topic}: {target.name}, or {positions_table(target).name} beside it, was dropped "
-            f"while the mirror ran: call {_drop(target)}, and take a new checkpoint, to fill it again from "
-            "what the topic still holds"
-        )
+def dropped(target: LakeTable, positions: Positions) -> SetupError:
+    """The error for a target, or the table beside it, that is gone although a mirror has written it."""
+    there, beside = target.exists(), positions_table(target)
+    gone = beside.name if there else target.name
+    first = f"call {drop_call(target)}, and " if there or beside.exists() else ""
+    return SetupError(
+        f"{positions.topic}: {gone} was dropped while the mirror ran: {first}take a new checkpoint, to fill "
+        "the target again from what the topic still holds"
+    )
 
 
 def _other_writer(target: LakeTable, positions: Positions, kept: str | None) -> str:

@@ -54,12 +54,16 @@ class HistoryTarget(Target):
     def live_rows(self) -> DataFrame:
         return self.table.rows().where(f"{END_LSN} IS NULL")
 
-    def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
-        if not schema.key:
+    def _prepare(self, schema: TableSchema, *, writes: bool) -> None:
+        # Before the table is created: a mirror could not have it.
+        if writes and not schema.key:
             raise SetupError(
                 f"{schema.topic}: history needs a key, to know which row a version belongs to: give the "
                 "table a primary key, or use mirror instead of history"
             )
+        super()._prepare(schema, writes=writes)
+
+    def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         truncates = changes.where("op = 't'").select("commit_lsn", "seq").distinct()
         done: Position | None = None
         for truncate in truncates.orderBy("commit_lsn", "seq").collect():

@@ -9,13 +9,16 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark import inheritable_thread_target
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay.errors import GapError, SetupError
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.apply import OnMissing, Target, refuse_other_choice
+from pgrelay.spark.lake.positions import dropped
 from pgrelay.spark.lake.tables import TAKEN, Using, lake_table
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
@@ -185,7 +188,13 @@ class Batches:
 
     def _apply_part(self, records: DataFrame, schema: TableSchema, target: Target) -> None:
         # Unused columns would be kept in memory.
-        target.apply(self._reading.changes(records, schema).drop("key", "txid"), schema)
+        changes = self._reading.changes(records, schema).drop("key", "txid")
+        try:
+            target.apply(changes, schema)
+        except (Py4JJavaError, CapturedException) as error:
+            if target.positions.schema_position is None or target.table.exists():
+                raise
+            raise dropped(target.table, target.positions) from error
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
         """The target of a schema's topic, with its positions."""
