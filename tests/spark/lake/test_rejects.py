@@ -58,7 +58,7 @@ def test_changed_columns_are_refused_with_the_cure_to_reread_the_schema(
 def test_a_number_that_can_not_be_read_even_as_text_is_refused_with_the_relays_setting(
     spark: SparkSession, target: str
 ) -> None:
-    schema = table(TOPICS[0], ID, Column("n", "numeric", encoding="double"))
+    schema = table(TOPICS[0], ID, Column("n", "numeric", encoding="number"))
     changes = changes_of(spark, schema, [change("c", 10, after={"id": 1, "n": int("9" * 40)})])
     told = r"is not exactly a string, .* set records\.numeric: string .*, UPDATE its row, and send such"
     with pytest.raises(RecordError, match=told):
