@@ -57,7 +57,7 @@ def reason(error: Exception) -> str:
 
 
 def _first_line(text: str) -> str:
-    """As a terminal may show it: Java's texts quote bytes of records."""
+    """The first line, as a terminal may show it: Java's texts quote bytes of records."""
     first, _, rest = text.strip().partition("\n")
     # Some errors give the details on the next line.
     told = f"{first.rstrip()} {_first_line(rest)}" if first.rstrip().endswith(":") and rest else first
