@@ -5,9 +5,11 @@ SIGTERM.
 """
 
 import signal
+from collections.abc import Callable
 from types import FrameType
+from typing import Final
 
-_NUMBERS = (signal.SIGTERM, signal.SIGINT)
+_NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Note:
@@ -24,6 +26,12 @@ class Note:
         """Restore the signals' earlier handlers."""
         for number, action in self._before.items():
             signal.signal(number, action)
+
+
+def handle(action: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
+    """Have SIGTERM and SIGINT call `action` from now on, or SIG_IGN ignore them."""
+    for number in _NUMBERS:
+        signal.signal(number, action)
 
 
 def noted() -> Note | None:

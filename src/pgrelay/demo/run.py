@@ -60,9 +60,8 @@ def demo(rows: int | None, keep: bool, spark: bool = False) -> int:
     folder = Path(tempfile.mkdtemp(prefix="pgrelay-demo-"))
     folder.chmod(0o755)  # under root, Postgres runs as another account and has to reach its data in there
     servers = Servers(folder if keep else None, stop)
-    signals: list[int] = []
     try:
-        with _set_by_signals(stop, signals), Screen(sys.stdout) as screen:
+        with _set_by_signals(stop) as signals, Screen(sys.stdout) as screen:
             shown = _Demo(screen, servers, folder, stop, spark)
             code = shown.run(rows, keep)
             whole = shown.whole
@@ -83,11 +82,12 @@ def _forget_environment() -> None:
 
 
 @contextmanager
-def _set_by_signals(stop: threading.Event, came: list[int]) -> Iterator[None]:
+def _set_by_signals(stop: threading.Event) -> Iterator[list[int]]:
     """Set `stop` at the first signal, and raise KeyboardInterrupt at the second; ignore more signals.
 
-    `came` gets their numbers.
+    Yields the numbers of those that have come.
     """
+    came: list[int] = []
 
     def ask(number: int, frame: object) -> None:
         came.append(number)
@@ -98,7 +98,7 @@ def _set_by_signals(stop: threading.Event, came: list[int]) -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, ask) for number in numbers}
     try:
-        yield
+        yield came
     finally:
         for number, action in before.items():
             signal.signal(number, action)

@@ -11,7 +11,7 @@ from typing import Final
 from pgrelay import __version__
 from pgrelay.assembly.spool import base_directory
 from pgrelay.config import Config
-from pgrelay.early_stop import noted
+from pgrelay.early_stop import handle, noted
 from pgrelay.metrics import Metrics
 from pgrelay.relay.daemon import Advise, Daemon
 from pgrelay.relay.tasks import optional
@@ -24,8 +24,6 @@ from pgrelay.status.status import Status
 _GARBAGE_EVERY: Final = 50_000
 
 _SAMPLE_EVERY_S: Final = 1.0
-
-_NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 async def run(config: Config, advise: Advise) -> None:
@@ -69,12 +67,10 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     earlier = noted()
     # Not the loop's own handlers: as it closes, they give way to the defaults, and a second signal would kill
     # the process. So would any handler of ours as Python ends, but not SIG_IGN.
-    for each in _NUMBERS:
-        signal.signal(each, ask)
+    handle(ask)
     if earlier is not None and earlier.number:
         stop()
     try:
         yield
     finally:
-        for each in _NUMBERS:
-            signal.signal(each, signal.SIG_IGN)
+        handle(signal.SIG_IGN)

@@ -145,10 +145,12 @@ class Starts:
             # Kafka may have taken its time, and another relay may have created the slot.
             found = await catalog.slot(config.source.slot)
         await prepare(catalog, config, self._publications, self.resume_point, found)
-        if found is None:
-            self._observer.creates_slot(config.source.slot, waited_for(server.standby))
-        slot = found or await make_slot(catalog, config.source, waited_for(server.standby))
-        self.made_slot = self.made_slot or found is None
+        slot = found
+        if slot is None:
+            waits_for = waited_for(server.standby)
+            self._observer.creates_slot(config.source.slot, waits_for)
+            slot = await make_slot(catalog, config.source, waits_for)
+            self.made_slot = True
         self.resume_point.check_slot(slot, config.source.slot)
         self.resume_point.seen(slot)
         # Before the stream: we are silent while we wait here, and the server would cut it.

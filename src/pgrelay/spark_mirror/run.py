@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay import spark as pg
-from pgrelay.early_stop import noted
+from pgrelay.early_stop import handle, noted
 from pgrelay.errors import Interrupted
 from pgrelay.spark.session import silence
 from pgrelay.spark_mirror.config import MirrorConfig
@@ -34,8 +34,6 @@ _QUERY: Final = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExec
 _NO_BARS: Final = {"spark.ui.showConsoleProgress": "false"}
 
 _LOOK_EVERY_S: Final = 1
-
-_NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
 
 # Less than the 30 s that Kubernetes waits before it kills.
 _GRACE_S: Final = 20.0
@@ -59,7 +57,7 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
             with told_at_start("spark, lake.warehouse"):
                 spark = _session(config)
             _leave_failures_to_us(spark)
-            _on_signals(stop)  # PySpark has replaced our handlers by one of its own
+            handle(lambda _number, _frame: stop.set())  # PySpark has replaced our handlers by one of its own
             try:
                 spark.streams.addListener(_listener(spark, config, metrics))
                 upkeep = Upkeep(spark, config.lake)
@@ -225,18 +223,11 @@ def _asked_to_stop(stop: threading.Event) -> Iterator[None]:
         raise Stopped
 
     earlier = noted()
-    for each in _NUMBERS:
-        signal.signal(each, leave)
+    handle(leave)
     try:
         if earlier is not None and earlier.number:
             raise Stopped
         yield
     finally:
         # The exit code is decided, and the defaults would change it.
-        for each in _NUMBERS:
-            signal.signal(each, signal.SIG_IGN)
-
-
-def _on_signals(stop: threading.Event) -> None:
-    for each in _NUMBERS:
-        signal.signal(each, lambda _number, _frame: stop.set())
+        handle(signal.SIG_IGN)

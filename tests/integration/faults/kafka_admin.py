@@ -1,5 +1,7 @@
 """What an operator changes at the broker, or queries from it."""
 
+from typing import Final
+
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
@@ -17,6 +19,12 @@ from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.kafka.errors import what_it_says
 from tests.integration.acls import add_acls, remove_acls
+
+# Settings of a broker whose clients may do everything until an ACL is added.
+ACLS: Final = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
 
 
 def allow_records_of(size: int, bootstrap: str, topic: str) -> None:

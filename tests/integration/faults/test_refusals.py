@@ -11,7 +11,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from pgrelay.lsn import format_lsn, parse_lsn
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.integration.faults.kafka_admin import Acls, allow_records_of
+from tests.integration.faults.kafka_admin import ACLS, Acls, allow_records_of
 from tests.integration.faults.outcomes import UNDELIVERABLE, WAITING, WRONG, last_words
 from tests.integration.faults.own_servers import own_kafka
 from tests.integration.relays import Relay
@@ -27,10 +27,6 @@ SASL = {
     "listener.name.proxied.plain.sasl.jaas.config": (
         'org.apache.kafka.common.security.plain.PlainLoginModule required user_relay="right";'
     ),
-}
-ACLS = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
 }
 
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.integration.faults.kafka_admin import Acls
+from tests.integration.faults.kafka_admin import ACLS, Acls
 from tests.integration.faults.once import TABLE, ids, offsets_topic
 from tests.integration.faults.outcomes import WRONG
 from tests.integration.faults.own_servers import own_kafka
@@ -20,12 +20,7 @@ from tests.integration.faults.slots import exists, wait_free
 from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer
 
-GUARDED = own_kafka(
-    **{
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-)
+GUARDED = own_kafka(**ACLS)
 
 
 @pytest.fixture(params=["at_least_once", "exactly_once"])

@@ -72,12 +72,12 @@ class Checkpoint:
 
     def taken(self, batch: int) -> set[str]:
         """The topics from which a batch reads records."""
-        before = self.ends(batch - 1) if batch else self.begins()
-        return {
-            topic
-            for topic, ends in self.ends(batch).items()
-            if any(end > before.get(topic, {}).get(partition, 0) for partition, end in ends.items())
-        }
+        return _beyond(self.ends(batch), self.ends(batch - 1) if batch else self.begins())
+
+    def taken_so_far(self) -> set[str]:
+        """The topics from which the batches that ended have read records."""
+        # Retention or `startingOffsets` may have left nothing to read at the query's begin.
+        return _beyond(self.read(), self.begins())
 
     def read(self) -> Ends:
         """How far the batches that ended have read; before the first, where the query began."""
@@ -124,6 +124,15 @@ class Checkpoint:
 
     def _path(self, file: str) -> JavaObject:
         return path(self._spark, f"{self.location}/{file}")
+
+
+def _beyond(ends: Ends, before: Ends) -> set[str]:
+    """The topics of which some partition is further in `ends` than before."""
+    return {
+        topic
+        for topic, partitions in ends.items()
+        if any(end > before.get(topic, {}).get(partition, 0) for partition, end in partitions.items())
+    }
 
 
 def _setting(query: str) -> str:

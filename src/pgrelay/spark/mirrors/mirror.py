@@ -226,17 +226,13 @@ def _watched(checkpoint: Checkpoint, filled: FilledTargets, apply: Apply) -> App
 
     The first batch may come long after the start, so targets are then looked for again.
     """
-    begun = False
 
     def applied(batch: DataFrame, number: int) -> None:
-        nonlocal begun
         with (
             under_way(checkpoint.location, checkpoint.taken(number)),
             ended_by_a_stop(batch.sparkSession),
         ):
-            if not begun:
-                filled.refuse_dropped()
-            begun = True
+            filled.refuse_dropped()
             apply(batch, number)
 
     return applied

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
-from pgrelay.spark.mirrors.checkpoint import Checkpoint, Ends
+from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
 
@@ -20,7 +20,8 @@ class FilledTargets:
         self._spark = spark
         self._checkpoint = checkpoint
         self._filled = {
-            topic: lake_table(spark, tables[topic], using) for topic in _read(checkpoint) & tables.keys()
+            topic: lake_table(spark, tables[topic], using)
+            for topic in checkpoint.taken_so_far() & tables.keys()
         }
 
     def refuse_missing(self, schemas: SchemaTopic) -> None:
@@ -41,7 +42,8 @@ class FilledTargets:
     def refuse_dropped(self) -> None:
         """Raise SetupError if one that existed at the start no longer does.
 
-        For the first batch, which may come long after; from then on, a target's positions tell.
+        Only the first call looks, that of the first batch, which may come long after. From then on, a
+        target's positions tell.
         """
         for topic, table in self._filled.items():
             if not table.exists():
@@ -49,21 +51,7 @@ class FilledTargets:
                     f"{topic}: {table.name} was dropped since the mirror started: take a new checkpoint, to "
                     "fill it again from what the topic still holds"
                 )
-
-
-def _read(checkpoint: Checkpoint) -> set[str]:
-    """The topics from which the batches that ended have read records."""
-    last = checkpoint.last_commit()
-    if last is None:
-        return set()
-    # Retention or `startingOffsets` may have left nothing to read at the query's begin.
-    ends, begins = checkpoint.ends(last), checkpoint.begins()
-    return {topic for topic in ends if _is_beyond(ends, begins, topic)}
-
-
-def _is_beyond(ends: Ends, begins: Ends, topic: str) -> bool:
-    began = begins.get(topic, {})
-    return any(offset > began.get(partition, 0) for partition, offset in ends[topic].items())
+        self._filled.clear()
 
 
 def _warehouse(table: LakeTable) -> str | None:

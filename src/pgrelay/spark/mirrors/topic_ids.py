@@ -44,19 +44,19 @@ class TopicIds:
         Otherwise keep its id. If no broker answers, nothing is checked; without topic ids, only whether it
         exists.
         """
-        self._refuse_other(self._asked(self._unseen))
+        self._refuse(self._asked(self._unseen))
 
     def checking(self, apply: Apply) -> Apply:
         """`apply`, with that check for topics that are created while the query runs."""
 
         def applied(batch: DataFrame, number: int) -> None:
             if self._unseen and (there := self._unseen & self._source.checkpoint.ends(number).keys()):
-                self._refuse_other(self._asked(there))
+                self._refuse(self._asked(there))
             apply(batch, number)
 
         return applied
 
-    def _refuse_other(self, found: dict[str, str | None]) -> None:
+    def _refuse(self, found: dict[str, str | None]) -> None:
         checkpoint = self._source.checkpoint
         kept, read = checkpoint.topic_ids(), checkpoint.read()
         ids = {topic: each for topic, each in found.items() if each}
@@ -65,9 +65,8 @@ class TopicIds:
         lost = {topic: _MADE_ANEW for topic in made_anew if any(read.get(topic, {}).values())}
         # Spark misses the partitions of a topic that is gone even if it read nothing there.
         lost |= {topic: _GONE for topic, each in found.items() if each is None and topic in read}
-        for topic, what in sorted(lost.items()):
-            if not allows_loss(self._source.options):
-                raise self._lost(topic, what)
+        if lost and not allows_loss(self._source.options):
+            raise self._lost(*min(lost.items()))
         if other:
             checkpoint.keep_topic_ids(kept | other)
         self._unseen -= ids.keys()
