@@ -1,7 +1,8 @@
 """A relay's topics with hand-made records, and mirrors that apply what is there and end."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,18 +97,39 @@ class HandmadeRelay:
         **choices: Any,
     ) -> StreamingQuery:
         """Mirror tables to targets up to the end of their topics. Returns the query, which has ended."""
-        query = pg.mirror(
+        query = self._start(tables, {"availableNow": True}, checkpoint=checkpoint, using=using, **choices)
+        query.awaitTermination()
+        return query
+
+    @contextmanager
+    def mirroring(self, tables: Mapping[str, str], **choices: Any) -> Iterator[StreamingQuery]:
+        """Mirror tables to targets while the block runs, with the choices of `mirror`."""
+        query = self._start(tables, {"processingTime": "0 seconds"}, **choices)
+        try:
+            yield query
+        finally:
+            query.stop()
+
+    def _start(
+        self,
+        tables: Mapping[str, str],
+        trigger: Mapping[str, Any],
+        *,
+        checkpoint: str = "checkpoint",
+        using: Using = "iceberg",
+        how: Callable[..., StreamingQuery] = pg.mirror,
+        **choices: Any,
+    ) -> StreamingQuery:
+        return how(
             self.spark,
             self.bootstrap,
             {self.topic(table): target for table, target in tables.items()},
             prefix=self.prefix,
             checkpoint=str(self._folder / checkpoint),
             using=using,
-            trigger={"availableNow": True},
+            trigger=trigger,
             **choices,
         )
-        query.awaitTermination()
-        return query
 
     def _write(self, what: str, record: dict[str, Any]) -> None:
         produce(self.bootstrap, f"{self.prefix}.{what}", [Message(json.dumps(record).encode())])

@@ -1,7 +1,6 @@
 """While a large transaction goes on, what is held back of it is not read again in each batch."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ def test_what_is_held_is_read_when_an_end_comes(
     spark: SparkSession,
     handmade: HandmadeRelay,
     prefix: str,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[int] = []
@@ -33,22 +31,12 @@ def test_what_is_held_is_read_when_an_end_comes(
 
     monkeypatch.setattr(WholeTransactions, "_reach", counting)
     monkeypatch.setattr(whole_transactions, "_MANY", 0)
-    topic = handmade.table("a", ID)
+    handmade.table("a", ID)
     target = f"iceberg.lake.{prefix}"
     begin = {"status": "BEGIN", "data_collections": None, "ts_ms": 100_000, "commit_lsn": 100}
     produce(handmade.bootstrap, f"{handmade.prefix}.transaction", [Message(json.dumps(begin).encode())])
     handmade.write("a", *(change("c", 100, n, after={"id": n}) for n in range(3)))
-    query = pg.mirror(
-        spark,
-        handmade.bootstrap,
-        {topic: target},
-        prefix=handmade.prefix,
-        checkpoint=tmp_path / "checkpoint",
-        using="iceberg",
-        whole_transactions=True,
-        trigger={"processingTime": "0 seconds"},
-    )
-    try:
+    with handmade.mirroring({"a": target}, whole_transactions=True) as query:
         query.processAllAvailable()
         first = len(looked)
         assert first >= 1
@@ -69,5 +57,3 @@ def test_what_is_held_is_read_when_an_end_comes(
         query.processAllAvailable()
         assert spark.table(target).count() == 10
         assert str(pg.mirror_position(spark, target, using="iceberg")) == "0/C8"
-    finally:
-        query.stop()

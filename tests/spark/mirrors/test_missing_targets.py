@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -41,71 +40,47 @@ def test_a_missing_target_is_not_recreated_without_its_earlier_rows(
         handmade.mirror(targets)
 
 
+def refusal_of(query: StreamingQuery) -> str:
+    """What a query ends with, which is a SetupError."""
+    with pytest.raises(StreamingQueryException) as ended:
+        query.awaitTermination()
+    error = pg.query_error(ended.value)
+    assert isinstance(error, SetupError)
+    return str(error)
+
+
 @pytest.mark.parametrize("how", [pg.mirror, pg.history])
 def test_a_target_dropped_before_a_restarted_querys_first_batch_is_not_recreated(
-    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path, how: Callable[..., Any]
+    spark: SparkSession, handmade: HandmadeRelay, target: str, how: Callable[..., StreamingQuery]
 ) -> None:
     """A query without new records runs no batch, for hours."""
-    topic = handmade.table("a", ID)
+    handmade.table("a", ID)
     handmade.write("a", change("c", 10, after={"id": 1}))
-
-    def start(**trigger: Any) -> StreamingQuery:
-        query: StreamingQuery = how(
-            spark,
-            handmade.bootstrap,
-            {topic: target},
-            prefix=handmade.prefix,
-            checkpoint=tmp_path / "checkpoint",
-            using="iceberg",
-            trigger=trigger,
-        )
-        return query
-
-    start(availableNow=True).awaitTermination()
-    query = start(processingTime="0 seconds")
-    try:
+    handmade.mirror({"a": target}, how=how)
+    with handmade.mirroring({"a": target}, how=how) as query:
         query.processAllAvailable()
         pg.drop(spark, target, using="iceberg")
         handmade.write("a", change("c", 11, after={"id": 2}))
-        with pytest.raises(StreamingQueryException) as ended:
-            query.awaitTermination()
-    finally:
-        query.stop()
-    error = pg.query_error(ended.value)
-    assert isinstance(error, SetupError)
-    assert f"{target.rpartition('.')[2]}` was dropped since the mirror started: take a new" in str(error)
+        told = refusal_of(query)
+    assert f"{target.rpartition('.')[2]}` was dropped since the mirror started: take a new" in told
     assert not spark.catalog.tableExists(target)
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
 def test_a_target_dropped_while_the_query_runs_is_told_as_such(
-    spark: SparkSession, handmade: HandmadeRelay, prefix: str, tmp_path: Path, using: Using
+    spark: SparkSession, handmade: HandmadeRelay, prefix: str, using: Using
 ) -> None:
     """DROP TABLE leaves what is remembered beside it, as if nothing had happened."""
     target = f"iceberg.lake.{prefix}" if using == "iceberg" else f"lake.{prefix}"
-    topic = handmade.table("a", ID)
+    handmade.table("a", ID)
     handmade.write("a", change("c", 10, after={"id": 1}))
-    query = pg.mirror(
-        spark,
-        handmade.bootstrap,
-        {topic: target},
-        prefix=handmade.prefix,
-        checkpoint=tmp_path / "checkpoint",
-        using=using,
-        trigger={"processingTime": "0 seconds"},
-    )
-    try:
+    with handmade.mirroring({"a": target}, using=using) as query:
         query.processAllAvailable()
         spark.sql(f"DROP TABLE {target}")
         handmade.write("a", change("c", 11, after={"id": 2}))
-        with pytest.raises(StreamingQueryException) as ended:
-            query.awaitTermination()
-    finally:
-        query.stop()
-    error = pg.query_error(ended.value)
-    assert isinstance(error, SetupError)
-    told = rf"{prefix}` was dropped while the mirror ran: call pgrelay\.spark\.drop\(.*, and take a new check"
-    assert re.search(told, str(error))
+        told = refusal_of(query)
+    cure = rf"{prefix}` was dropped while the mirror ran: call pgrelay\.spark\.drop\(.*, and take a new check"
+    assert re.search(cure, told)
 
 
 def test_a_missing_target_without_earlier_rows_is_created(

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.schemas.columns import Column
@@ -23,6 +22,14 @@ def target(prefix: str) -> str:
     return f"iceberg.lake.{prefix}"
 
 
+def read(handmade: HandmadeRelay, target: str) -> str:
+    """Table a's topic, after a mirror has read its row of id 1."""
+    topic = handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    handmade.mirror({"a": target})
+    return topic
+
+
 def make_anew(handmade: HandmadeRelay, table: str, *ids: int) -> None:
     """Re-create the topic, with a row for each of these ids."""
     topic = handmade.topic(table)
@@ -34,9 +41,7 @@ def make_anew(handmade: HandmadeRelay, table: str, *ids: int) -> None:
 def test_a_recreated_topic_is_not_read_from_the_old_ones_end(
     spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
 ) -> None:
-    topic = handmade.table("a", ID)
-    handmade.write("a", change("c", 10, after={"id": 1}))
-    handmade.mirror({"a": target})
+    topic = read(handmade, target)
     make_anew(handmade, "a", 2, 3)
     anew = (
         rf"^{topic}: deleted and re-created, .*{tmp_path}/checkpoint read it, .*: mirror with a new checkpoi"
@@ -54,9 +59,7 @@ def test_a_recreated_topic_is_not_read_from_the_old_ones_end(
 def test_a_deleted_topic_is_not_waited_for(
     spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
 ) -> None:
-    topic = handmade.table("a", ID)
-    handmade.write("a", change("c", 10, after={"id": 1}))
-    handmade.mirror({"a": target})
+    topic = read(handmade, target)
     delete_topic(handmade.bootstrap, topic)
     gone = rf"^{topic}: not there \(deleted, .*\), though the checkpoint {tmp_path}/checkpoint has read it: "
     with pytest.raises(SetupError, match=gone):
@@ -84,9 +87,7 @@ def test_a_recreated_topic_that_was_not_read_is_accepted(
 def test_a_checkpoint_without_topic_ids_gets_the_present_ones(
     spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
 ) -> None:
-    topic = handmade.table("a", ID)
-    handmade.write("a", change("c", 10, after={"id": 1}))
-    handmade.mirror({"a": target})
+    topic = read(handmade, target)
     checkpoint = Checkpoint(spark, str(tmp_path / "checkpoint"))
     kept = checkpoint.topic_ids()
     assert kept.keys() == {topic}
@@ -101,23 +102,12 @@ def test_ids_of_topics_created_while_the_query_runs_are_kept(
 ) -> None:
     handmade.table("a", ID)
     checkpoint = Checkpoint(spark, str(tmp_path / "checkpoint"))
-    query = pg.mirror(
-        spark,
-        handmade.bootstrap,
-        {handmade.topic(table): f"{target}_{table}" for table in ("a", "b")},
-        prefix=handmade.prefix,
-        checkpoint=checkpoint.location,
-        using="iceberg",
-        trigger={"processingTime": "0 seconds"},
-        options={"kafka.metadata.max.age.ms": "500"},
-    )
-    try:
+    targets = {table: f"{target}_{table}" for table in ("a", "b")}
+    with handmade.mirroring(targets, options={"kafka.metadata.max.age.ms": "500"}) as query:
         topic = handmade.table("b", ID)
         handmade.write("b", change("c", 10, after={"id": 1}))
         wait_until(lambda: topic in checkpoint.topic_ids(), "the id of the new topic")
         query.processAllAvailable()
-    finally:
-        query.stop()
     make_anew(handmade, "b", 2, 3)
     with pytest.raises(SetupError, match=rf"^{topic}: deleted and re-created"):
-        handmade.mirror({"a": f"{target}_a", "b": f"{target}_b"})
+        handmade.mirror(targets)
