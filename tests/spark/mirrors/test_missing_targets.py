@@ -62,7 +62,7 @@ def test_a_target_dropped_before_a_restarted_querys_first_batch_is_not_recreated
         pg.drop(spark, target, using="iceberg")
         handmade.write("a", change("c", 11, after={"id": 2}))
         told = refusal_of(query)
-    assert f"{target.rpartition('.')[2]}` was dropped since the mirror started: take a new" in told
+    assert f"{target.rpartition('.')[2]}` was dropped while the mirror ran: take a new" in told
     assert not spark.catalog.tableExists(target)
 
 

@@ -82,9 +82,19 @@ class Batches:
     """The micro-batches of one query, applied to all its targets."""
 
     def __init__(
-        self, schemas: SchemaTopic, reading: Reading, writing: Writing, *, whole: bool = False
+        self,
+        schemas: SchemaTopic,
+        reading: Reading,
+        writing: Writing,
+        *,
+        filled: frozenset[str] = frozenset(),
+        whole: bool = False,
     ) -> None:
-        """`whole`: the records are whole transactions, which no version of a target may split."""
+        """
+        filled  the topics whose targets have the rows of earlier runs of the query
+        whole   the records are whole transactions, which no version of a target may split
+        """
+        self._filled = filled
         self._whole = whole
         self._schemas = schemas
         self._reading = reading
@@ -201,6 +211,8 @@ class Batches:
         target = self._targets.get(schema.topic)
         if target is None or target.positions.systemid != schema.systemid:
             target = self._writing.target(spark, schema)
+            if target.positions.schema_position is None and schema.topic in self._filled | self._applied:
+                raise dropped(target.table, target.positions)
             self._refuse_two_clusters(target, schema)
             self._targets[schema.topic] = target
         return target

@@ -18,7 +18,7 @@ from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
-from pgrelay.spark.mirrors.missing_targets import FilledTargets
+from pgrelay.spark.mirrors.missing_targets import filled_topics
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
 from pgrelay.spark.mirrors.taken_records import refuse_taken, warn_of_taken
@@ -190,14 +190,13 @@ def _query(
     spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
     tables = writing.tables
     schemas = SchemaTopic(servers, prefix, options)
-    filled = FilledTargets(spark, checkpoint, tables, writing.using)
-    filled.refuse_missing(schemas)
-    whole = WholeTransactions(prefix, schemas, reading, writing, source)
+    filled = filled_topics(spark, checkpoint, schemas, tables, writing.using)
+    whole = WholeTransactions(prefix, schemas, reading, writing, source, filled=filled)
     if whole_transactions:
         apply, topics = whole.apply, [*tables, whole.topic]
     else:
         whole.refuse_to_be_left()
-        apply, topics = Batches(schemas, reading, writing).apply, [*tables]
+        apply, topics = Batches(schemas, reading, writing, filled=filled).apply, [*tables]
     refuse_left_out(checkpoint, topics, options)
     ids = TopicIds(source, topics)
     ids.refuse_lost()
@@ -205,7 +204,7 @@ def _query(
     warn_of_taken(source, tables)
     warn_of_topics(spark, servers, tables, options)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
-    writer = stream.writeStream.foreachBatch(_watched(checkpoint, filled, ids.checking(apply)))
+    writer = stream.writeStream.foreachBatch(_watched(checkpoint, ids.checking(apply)))
     writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
@@ -221,18 +220,14 @@ def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStre
         raise SetupError(f"trigger={dict(trigger)}: {reason(error)}") from error
 
 
-def _watched(checkpoint: Checkpoint, filled: FilledTargets, apply: Apply) -> Apply:
-    """The same `apply`, which metrics see as under way while it runs, and a stop of the query ends.
-
-    The first batch may come long after the start, so targets are then looked for again.
-    """
+def _watched(checkpoint: Checkpoint, apply: Apply) -> Apply:
+    """The same `apply`, which metrics see as under way while it runs, and a stop of the query ends."""
 
     def applied(batch: DataFrame, number: int) -> None:
         with (
             under_way(checkpoint.location, checkpoint.taken(number)),
             ended_by_a_stop(batch.sparkSession),
         ):
-            filled.refuse_dropped()
             apply(batch, number)
 
     return applied

@@ -10,48 +10,27 @@ from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
 
-class FilledTargets:
-    """The targets of topics whose records a query has read. A missing one would be created without those."""
+def filled_topics(
+    spark: SparkSession, checkpoint: Checkpoint, schemas: SchemaTopic, tables: Mapping[str, str], using: Using
+) -> frozenset[str]:
+    """The topics whose rows a query has read. `tables` names a target for each topic.
 
-    def __init__(
-        self, spark: SparkSession, checkpoint: Checkpoint, tables: Mapping[str, str], using: Using
-    ) -> None:
-        """`tables` names a target for each topic."""
-        self._spark = spark
-        self._checkpoint = checkpoint
-        self._filled = {
-            topic: lake_table(spark, tables[topic], using)
-            for topic in checkpoint.taken_so_far() & tables.keys()
-        }
-
-    def refuse_missing(self, schemas: SchemaTopic) -> None:
-        """At the start: raise SetupError if one does not exist, and forget those of which no row was read."""
-        for topic, table in list(self._filled.items()):
-            if table.exists():
-                continue
-            # Without a schema no row was read: the offsets belong to transactions that Kafka aborted.
-            if schemas.read(self._spark, [topic]):
-                raise SetupError(
-                    f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, but the checkpoint "
-                    f"{self._checkpoint.location} says that its records were read: name the warehouse that "
-                    f"has it, and its format (using={table.using!r}); or take a new checkpoint, to fill it "
-                    "again from what the topic still holds"
-                )
-            del self._filled[topic]
-
-    def refuse_dropped(self) -> None:
-        """Raise SetupError if one that existed at the start no longer does.
-
-        Only the first call looks, that of the first batch, which may come long after. From then on, a
-        target's positions tell.
-        """
-        for topic, table in self._filled.items():
-            if not table.exists():
-                raise SetupError(
-                    f"{topic}: {table.name} was dropped since the mirror started: take a new checkpoint, to "
-                    "fill it again from what the topic still holds"
-                )
-        self._filled.clear()
+    Raises SetupError if one of their targets does not exist: it would be created without those rows.
+    """
+    filled = set[str]()
+    for topic in sorted(checkpoint.taken_so_far() & tables.keys()):
+        table = lake_table(spark, tables[topic], using)
+        if table.exists():
+            filled.add(topic)
+        # Without a schema no row was read: the offsets belong to transactions that Kafka aborted.
+        elif schemas.read(spark, [topic]):
+            raise SetupError(
+                f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, but the checkpoint "
+                f"{checkpoint.location} says that its records were read: name the warehouse that has it, and "
+                f"its format (using={using!r}); or take a new checkpoint, to fill it again from what the "
+                "topic still holds"
+            )
+    return frozenset(filled)
 
 
 def _warehouse(table: LakeTable) -> str | None:

@@ -100,11 +100,18 @@ class WholeTransactions:
     """The micro-batches of a query that reads the transaction topic too."""
 
     def __init__(
-        self, prefix: str, schemas: SchemaTopic, reading: Reading, writing: Writing, source: QuerySource
+        self,
+        prefix: str,
+        schemas: SchemaTopic,
+        reading: Reading,
+        writing: Writing,
+        source: QuerySource,
+        *,
+        filled: frozenset[str] = frozenset(),
     ) -> None:
         self.topic = transaction_topic(prefix)
         self._prefix = prefix
-        self._batches = Batches(schemas, reading, writing, whole=True)
+        self._batches = Batches(schemas, reading, writing, filled=filled, whole=True)
         self._reading = reading
         self._writing = writing
         self._source = source
