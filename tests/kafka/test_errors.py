@@ -1,5 +1,6 @@
 """What Kafka's errors say to the operator."""
 
+import re
 import struct
 from collections.abc import Iterator
 from socketserver import StreamRequestHandler
@@ -69,6 +70,19 @@ def test_a_record_with_a_refused_timestamp_waits_for_a_correct_clock() -> None:
     wrong = delivery_error(KafkaError(KafkaError.INVALID_TIMESTAMP), "app.public.t", 0)
     assert isinstance(wrong, KafkaUnavailable)
     assert str(wrong).endswith("; correct the wrong clock")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, r"writes to topic app\.public\.t: .*; grant WRITE on it$"),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, "us: .*; correct the credentials in sink.kafka: "),
+    ],
+)
+def test_a_record_that_is_denied_tells_a_right_from_a_login(code: int, told: str) -> None:
+    refused = delivery_error(KafkaError(code), "app.public.t", 0)
+    assert isinstance(refused, SetupError)
+    assert re.match(f"Kafka refuses {told}", str(refused))
 
 
 LOST = "may have lost acknowledged records, for example by an unclean leader election; copy its tables"

@@ -56,6 +56,16 @@ async def test_a_failed_transaction_names_its_cure_but_no_topic(
     assert getattr(caught.value, "topic", "") == ""
 
 
+async def test_a_transaction_that_ends_for_want_of_a_login_names_the_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """WRITE on the topics would not help."""
+    sink = transactional_sink()
+    monkeypatch.setattr(sink, "_producer", Failing(KafkaError.SASL_AUTHENTICATION_FAILED))
+    with pytest.raises(SetupError, match=r"^Kafka refuses us: .*; correct the credentials in sink\.kafka: "):
+        await sink.commit(Delivered(1))
+
+
 class Aborted:
     """A producer whose transaction fails at its commit, after its records were purged."""
 

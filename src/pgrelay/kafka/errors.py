@@ -181,8 +181,10 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
     code = error.code()
     if code in POISON:
         return _record_refused(topic, commit_lsn, key, f"{error.str()}; {POISON[code]}")
-    if code in DENIED:
+    if code in UNAUTHORIZED:
         return SetupError(f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE on it")
+    if denied(error):
+        return denial(error.str())
     if code in GONE:
         return KafkaUnavailable(f"topic {topic} is gone ({error.str()}): {RECREATED}")
     if desynchronized(error):

@@ -19,13 +19,15 @@ from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupE
 from pgrelay.handover import Delivery
 from pgrelay.kafka.closing import clear_frames
 from pgrelay.kafka.errors import (
-    DENIED,
     DESYNCHRONIZED,
     GONE,
     POISON,
     PURGED,
     RECREATED,
+    UNAUTHORIZED,
     delivery_error,
+    denial,
+    denied,
     desynchronized,
 )
 from pgrelay.kafka.offsets import Delivered, Offsets
@@ -213,6 +215,8 @@ def _transaction_error(error: KafkaError) -> PgrelayError:
         return RecordRefused(f"{failed}; {POISON[error.code()]}")
     if error.code() in GONE:
         return KafkaUnavailable(f"{failed}: a topic is gone: {RECREATED}")
-    if error.code() in DENIED:
+    if error.code() in UNAUTHORIZED:
         return SetupError(f"{failed}; grant WRITE on the topics that pgrelay check names")
+    if denied(error):
+        return denial(error.str())
     return KafkaUnavailable(failed)
