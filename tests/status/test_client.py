@@ -79,10 +79,16 @@ def test_without_a_relay_the_command_is_one_line_and_2(
     )
 
 
-def test_with_http_off_the_status_is_an_error() -> None:
-    off = r"^relay.yaml: http.listen is null, so the relay has no status server; set it"
-    with pytest.raises(SetupError, match=off):
-        ask(listening_at(None), "relay.yaml")
+@pytest.mark.parametrize(
+    ("listen", "why"),
+    [
+        (None, "is null, so the relay has no status server; set it"),
+        ("127.0.0.1:0", "has port 0, so the relay took any that was free; name one"),
+    ],
+)
+def test_without_a_known_address_the_status_is_an_error(listen: str | None, why: str) -> None:
+    with pytest.raises(SetupError, match=rf"^relay.yaml: http.listen {why}, and restart the relay$"):
+        ask(listening_at(listen), "relay.yaml")
 
 
 def test_the_answer_of_another_slots_relay_is_an_error() -> None:

@@ -24,6 +24,11 @@ def ask(config: Whereabouts, file: str) -> dict[str, Any]:
             f"{file}: http.listen is null, so the relay has no status server; set it, and restart the relay"
         )
     host, port = config.http.address
+    if port == 0:
+        raise SetupError(
+            f"{file}: http.listen has port 0, so the relay took any that was free; name one, and restart the "
+            "relay"
+        )
     host = _EVERY.get(host, host)
     where = written(host, port)
     try:
