@@ -59,6 +59,7 @@ def test_help_says_what_to_know_before_running_a_command(
         ["check"],
         ["status"],
         ["plan", "--config", "x", "--shards", "0"],
+        ["skip", "--config", "relay.yaml", "--lsn", "0/0"],
         ["demo", "--rows", "0"],
         ["demo", "--rows", "x"],
     ],

@@ -21,6 +21,7 @@ from pgrelay.errors import (
     SpoolDamaged,
     SpoolError,
     StandbyNotReady,
+    StreamingFailed,
     TransientError,
     Verdict,
     exit_code,
@@ -39,7 +40,7 @@ STOPS: dict[type[PgrelayError], int] = {
 }
 PASSES: list[type[PgrelayError]] = [
     *(TransientError, SourceUnavailable, StandbyNotReady, KafkaUnavailable, RegistryUnavailable, SpoolError),
-    SpoolDamaged,
+    *(SpoolDamaged, StreamingFailed),
 ]
 EVERY_CLASS = [*STOPS, *PASSES]
 

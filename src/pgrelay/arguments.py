@@ -153,9 +153,13 @@ def _plan(command: ArgumentParser) -> None:
 
 def _lsn(text: str) -> int:
     try:
-        return parse_lsn(text)
+        lsn = parse_lsn(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an LSN; write it as in 16/B374D848") from None
+        lsn = 0
+    # 0/0 is Postgres's InvalidXLogRecPtr: nothing commits there.
+    if not lsn:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an LSN of a change; write it as in 16/B374D848")
+    return lsn
 
 
 def _positive(text: str) -> int:

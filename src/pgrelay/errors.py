@@ -103,6 +103,10 @@ class StandbyNotReady(SourceUnavailable):
     """The server is a standby that can't serve us yet; that may last until an operator acts."""
 
 
+class StreamingFailed(SourceUnavailable):
+    """The server can't send a transaction before its commit, which it can afterwards."""
+
+
 class KafkaUnavailable(TransientError):
     """The broker can't be reached, or the producer's identity there is lost; a new producer is needed."""
 

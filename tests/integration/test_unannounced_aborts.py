@@ -62,6 +62,29 @@ def test_what_was_rolled_back_is_left_out_of_a_streamed_transaction(
     assert relay.wait_event(_LEFT_OUT)["subtransactions"] == 1
 
 
+def test_functions_of_users_do_not_answer_for_the_servers_own(
+    database: Database, new_relay: NewRelay
+) -> None:
+    """One that fits a call better would be taken, with the relay's rights, if its schema were searched."""
+    set_up(database, "10MB")
+    for arguments in ("unnest(bigint[])", "unnest(text[])"):
+        kind = arguments.partition("(")[2].removesuffix("[])")
+        database.execute(
+            f"CREATE FUNCTION public.{arguments} RETURNS SETOF {kind} LANGUAGE plpgsql AS 'BEGIN RETURN; END'"
+        )
+    database.execute(
+        "CREATE FUNCTION public.keep(oid[], oid) RETURNS oid[] LANGUAGE plpgsql "
+        "AS 'BEGIN RAISE ''hijacked''; END'"
+    )
+    database.execute("CREATE AGGREGATE public.array_agg(oid) (SFUNC = keep, STYPE = oid[])")
+    relay = new_relay().start().wait_streaming()
+    statement = "INSERT INTO t SELECT g, repeat('x', 8000) FROM generate_series(1, 1600) g"
+    roll_back_what_was_streamed(database, relay, statement, "COMMIT")
+    relay.caught_up()
+    assert ids(relay) == [-1, 0, -2]
+    assert relay.command("check").returncode == 0
+
+
 @pytest.mark.parametrize("version", ["16", "18"], indirect=True)
 def test_what_was_rolled_back_is_left_out_of_a_prepared_transaction(
     database: Database, new_relay: NewRelay

@@ -11,7 +11,7 @@ import pytest
 from psycopg import OperationalError
 from psycopg.errors import CharacterNotInRepertoire, ObjectNotInPrerequisiteState
 
-from pgrelay.errors import GapError, PgrelayError, SetupError, SourceUnavailable
+from pgrelay.errors import GapError, PgrelayError, SetupError, SourceUnavailable, StreamingFailed
 from pgrelay.postgres.connection import connect, connection_error, query_error, server_error
 from tests.answering import answering
 from tests.integration.security.certificates import Authority
@@ -105,9 +105,9 @@ def test_the_error_for_a_slot_in_use_names_its_reader_and_says_that_we_wait() ->
 )
 def test_the_error_for_a_server_bug_in_streaming_names_its_cure(text: str) -> None:
     error = server_error("XX000", text)
-    assert type(error) is SourceUnavailable
+    assert isinstance(error, StreamingFailed)
     assert "source.streaming: off" in str(error)
-    assert "source.two_phase" in str(error)
+    assert str(error).endswith("A transaction that Postgres can't stream")
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from pgrelay.wire.replication import StreamOptions
 NEWEST = 180004
 
 
-def options(server_version: int, **choices: object) -> StreamOptions:
+def options(server_version: int, *, streams: bool = True, **choices: object) -> StreamOptions:
     config = SourceConfig.model_validate({"dsn": "", "publications": ["p", 'Q"'], **choices})
-    return stream_options(config, server_version)
+    return stream_options(config, server_version, streams=streams)
 
 
 def refusal(server_version: int, **choices: object) -> str:
@@ -93,6 +93,11 @@ def test_streaming_depends_on_the_protocol_version(protocol: int, streaming: str
 @pytest.mark.parametrize("streaming", ["off", "on", "parallel"])
 def test_streaming_may_be_chosen(streaming: str) -> None:
     assert options(NEWEST, streaming=streaming).streaming == streaming
+
+
+@pytest.mark.parametrize(("streaming", "told"), [("auto", "off"), ("on", "on"), ("parallel", "parallel")])
+def test_auto_streams_nothing_where_the_server_failed_to(streaming: str, told: str) -> None:
+    assert options(NEWEST, streams=False, streaming=streaming).streaming == told
 
 
 @pytest.mark.parametrize("server_version", [100000, 130015, 140012, 150018, NEWEST])

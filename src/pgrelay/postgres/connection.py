@@ -17,6 +17,7 @@ from pgrelay.errors import (
     RecordError,
     SetupError,
     SourceUnavailable,
+    StreamingFailed,
 )
 from pgrelay.postgres.cures import MISTAKES, cure
 
@@ -29,7 +30,6 @@ _PINNED: Final[Mapping[str, str]] = {
     "bytea_output": "hex",
     "extra_float_digits": "3",
     "lc_monetary": "C",
-    "search_path": '"$user", public',
     "quote_all_identifiers": "off",
     "statement_timeout": "0",
     "lock_timeout": "0",
@@ -40,8 +40,12 @@ PIN: Final = "SELECT {}, count(set_config(name, '0', false)) FROM pg_settings WH
     ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _PINNED.items()), _UNLIMITED
 )
 
-# Runs before any other statement: a hot standby refuses every query of a session in serializable isolation.
-_ISOLATION: Final = "SET default_transaction_isolation TO 'read committed'"
+# Run before any other statement. A hot standby refuses every query of a session in serializable isolation.
+# Functions of users' schemas may fit a call better than the server's own, and would run with our rights.
+_FIRST: Final = (
+    "SET default_transaction_isolation TO 'read committed'",
+    "SET search_path TO pg_catalog",
+)
 
 # When the server was started, in microseconds since 1970: it differs between two servers of a cluster.
 STARTED_US: Final = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
@@ -90,7 +94,7 @@ _REFUSALS: Final = (
 
 
 async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, ...]]:
-    """An autocommit connection with our session settings.
+    """An autocommit connection with our session settings, which finds nothing outside pg_catalog by itself.
 
     Raises SourceUnavailable, or SetupError if the server refuses us.
     """
@@ -116,7 +120,8 @@ async def _pin(connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
     loop = asyncio.get_running_loop()
     timer = loop.call_later(_PATIENCE_S, hang_up, connection)
     try:
-        await connection.execute(_ISOLATION)
+        for statement in _FIRST:
+            await connection.execute(statement)
         await connection.execute(PIN)
     except BaseException as error:
         await connection.close()
@@ -188,9 +193,9 @@ def _undecoded(sqlstate: str | None, text: str, context: str) -> PgrelayError | 
             f"source.binary: true, and if that does not help {BEGIN_ANEW}"
         )
     if text.startswith(_UNMAPPED):
-        return SourceUnavailable(
-            f"{text}: a bug in Postgres's streaming; set source.streaming: off; if that does not help and "
-            "source.two_phase is on: see docs/operations.md, A transaction that Postgres can't stream"
+        return StreamingFailed(
+            f"{text}: a bug in Postgres's streaming; set source.streaming: off, which auto comes to by "
+            "itself; if that does not help, see docs/operations.md, A transaction that Postgres can't stream"
         )
     return None
 

@@ -20,15 +20,18 @@ _SINCE: Final = {
 }
 
 
-def stream_options(config: SourceConfig, server_version: int) -> StreamOptions:
-    """The options for a server of this version, as libpq numbers it (180004). Raises SetupError."""
+def stream_options(config: SourceConfig, server_version: int, *, streams: bool = True) -> StreamOptions:
+    """The options for a server of this version, as libpq numbers it (180004). Raises SetupError.
+
+    `streams`: whether `streaming: auto` asks for transactions before their commit.
+    """
     protocol = _protocol(config, server_version)
     return StreamOptions(
         proto_version=protocol,
         publications=config.publications,
         binary=_offered("binary", config.binary, server_version),
         messages=_messages(config, server_version),
-        streaming=_streaming(config, protocol, server_version),
+        streaming=_streaming(config, protocol, server_version, streams),
         two_phase=_two_phase(config, protocol, server_version),
         origin="none" if _offered("origin", config.origin == "none", server_version) else None,
     )
@@ -48,10 +51,10 @@ def _protocol(config: SourceConfig, server_version: int) -> int:
     return config.protocol_version
 
 
-def _streaming(config: SourceConfig, protocol: int, server_version: int) -> str:
+def _streaming(config: SourceConfig, protocol: int, server_version: int, streams: bool) -> str:
     best = "parallel" if protocol >= 4 else "on" if protocol >= 2 else "off"
     if config.streaming == "auto":
-        return best
+        return best if streams else "off"
     needed = {"off": 1, "on": 2, "parallel": 4}[config.streaming]
     if protocol < needed:
         raise SetupError(

@@ -124,6 +124,8 @@ class Source:
         if self.server_encoding == "SQL_ASCII":
             # Otherwise the server would end the stream at a value that is not UTF-8, without saying where.
             await self._execute("SET client_encoding TO SQL_ASCII")
+        # Values such as regclass are printed by it: as by default, whatever role and database say.
+        await self._execute('SET search_path TO "$user", public')
         await self._execute(start_replication(slot, lsn, options))
         self._streaming = True
 

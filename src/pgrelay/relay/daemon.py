@@ -26,6 +26,7 @@ from pgrelay.errors import (
     RecordRefused,
     RegistryUnavailable,
     SpoolError,
+    StreamingFailed,
     Verdict,
     verdict,
 )
@@ -53,6 +54,8 @@ _BEAT_S: Final = 1.0
 
 _IN_TROUBLE: Final = "stopping in an outage: what is not confirmed is sent again"
 _CUT_SHORT: Final = "stopping before Kafka has acknowledged everything; the rest will be sent again"
+
+_UNSTREAMED: Final = "from here on, this run takes transactions after their commit only"
 
 Advise = Callable[[Config], Coroutine[Any, Any, None]]
 
@@ -202,6 +205,10 @@ class Daemon:
             lasts_s = round(self._backoff.lasts_s)
             lasting = {"lasts_s": lasts_s} if lasts_s else {}
             _log.warning("waiting, will go on by itself", reason=str(error), **lasting)
+        if isinstance(error, StreamingFailed) and self._config.source.streaming == "auto":
+            if self._starts.streams:
+                _log.warning(_UNSTREAMED)
+            self._starts.streams = False
         if self._starts.sink_is_spent or isinstance(error, KafkaUnavailable):
             await self._starts.close_sink(error)
         with contextlib.suppress(TimeoutError):

@@ -54,7 +54,8 @@ async def _skip(config: Config, lsn: int, requests: "StopRequests") -> str:
     try:
         passing = await _leave_out(config, lsn, requests)
     except RecordError as error:
-        if error.lsn != lsn or not error.commit_lsn:
+        # An error that does not know the change's LSN has 0.
+        if not lsn or error.lsn != lsn or not error.commit_lsn:
             raise
         lsn = error.commit_lsn
         passing = await _leave_out(config, lsn, requests)

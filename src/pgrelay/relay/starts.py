@@ -55,6 +55,7 @@ class Starts:
 
     `resume_point` is where the next session begins. `made_slot`: this process created the slot.
     `sink_is_spent`: the producer's open transaction belongs to the last session; a new producer aborts it.
+    `streams`: whether `streaming: auto` asks for transactions before their commit.
     """
 
     def __init__(self, config: Config, metrics: Metrics, observer: Observer, refusals: Refusals) -> None:
@@ -71,6 +72,7 @@ class Starts:
         self._hidden = HiddenColumns()
         self.made_slot = False
         self.sink_is_spent = False
+        self.streams = True
 
     async def begin(self, catalog: Catalog, source: Source) -> Session:
         """Begin a session and its stream. Raises whatever stands in the way."""
@@ -89,7 +91,7 @@ class Starts:
             self._registry = Registry(config.records.schema_registry)
         before = await self._make_ready(server, self._sink)
         self.resume_point.follow(before)
-        options = stream_options(config.source, source.server_version)
+        options = stream_options(config.source, source.server_version, streams=self.streams)
         await source.start(config.source.slot, self.resume_point.flush_lsn, options)
         # The slot is ours only now. Until here another relay, or anyone else, may have moved it.
         slot = await catalog.slot(config.source.slot) or before

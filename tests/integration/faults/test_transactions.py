@@ -49,6 +49,28 @@ def test_a_rolled_back_savepoint_drops_only_its_own_rows(database: Database, new
     assert ids(relay) == [*range(1, 1001), *range(3001, 4001)]
 
 
+def test_a_transaction_that_the_server_fails_to_stream_is_relayed_after_its_commit(
+    database: Database, new_relay: NewRelay
+) -> None:
+    """Rows 15 and 16 in a streamed transaction, at which PostgreSQL 14 to 18 fail each time."""
+    prepare(database)
+    relay = new_relay().start().wait_streaming()
+    with psycopg.connect(database.dsn) as connection:
+        connection.execute(INSERT, [1, 1000])
+        with connection.transaction(force_rollback=True):
+            connection.execute("ALTER TABLE t ADD undone int")
+            connection.execute(INSERT, [1001, 2000])
+        connection.execute(INSERT, [2001, 3000])
+        connection.execute("ALTER TABLE t ADD flag bool DEFAULT true")
+        connection.execute(INSERT, [3001, 4000])
+    relay.caught_up()
+    assert ids(relay) == [*range(1, 1001), *range(2001, 4001)]
+    before, after = relay.records("t")[0].json["after"], relay.records("t")[-1].json["after"]
+    assert (before.keys(), after.keys()) == ({"id", "body"}, {"id", "body", "flag"})
+    assert "Postgres's streaming" in relay.wait_event(WAITING)["reason"]
+    relay.wait_event("from here on, this run takes transactions after their commit only")
+
+
 def test_a_large_rollback_is_harmless_with_protocol_version_1(
     database: Database, new_relay: NewRelay
 ) -> None:
