@@ -33,7 +33,7 @@ async def test_a_cancelled_query_that_waits_for_a_lock_ends_at_the_server(
         other.execute("LOCK TABLE t")
         async with Catalog(database.dsn) as catalog:
             with pytest.raises(SourceUnavailable, match="has not answered a query on its catalogue"):
-                await catalog.rows(sql.SQL("SELECT FROM t"))
+                await catalog.rows(sql.SQL("SELECT FROM public.t"))
             # The same connection goes on.
             assert await catalog.rows(
                 sql.SQL("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 't'::regclass")
@@ -142,7 +142,7 @@ async def test_an_entry_is_known_by_its_table_whatever_the_name(database: Databa
         (first, (_, entry)), (second, _) = sorted((await entries(catalog, ["p"])).items())
         database.execute("ALTER TABLE a RENAME TO c; ALTER TABLE b RENAME TO a; ALTER TABLE c RENAME TO b")
         swapped = await entries(catalog, ["p"])
-        assert swapped[first] == ("b", entry)
+        assert swapped[first] == ("public.b", entry)
         database.execute("DROP TABLE a; CREATE TABLE a (id int); ALTER PUBLICATION p ADD TABLE a")
         assert second not in await entries(catalog, ["p"])
         database.execute("ALTER PUBLICATION p DROP TABLE b; ALTER PUBLICATION p ADD TABLE b")

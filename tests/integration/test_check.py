@@ -199,7 +199,7 @@ async def test_types_with_an_unknown_binary_form_are_an_error(setup: Setup) -> N
     )
     finding = only(await setup.trouble())
     assert finding.level == "error"
-    assert finding.what.endswith("public.odd.p (pair), public.odd.w (tsquery)")
+    assert finding.what.endswith("public.odd.p (public.pair), public.odd.w (tsquery)")
     assert "the first row" in finding.why
 
 

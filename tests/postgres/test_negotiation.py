@@ -10,9 +10,9 @@ from pgrelay.wire.replication import StreamOptions
 NEWEST = 180004
 
 
-def options(server_version: int, *, streams: bool = True, **choices: object) -> StreamOptions:
+def options(server_version: int, **choices: object) -> StreamOptions:
     config = SourceConfig.model_validate({"dsn": "", "publications": ["p", 'Q"'], **choices})
-    return stream_options(config, server_version, streams=streams)
+    return stream_options(config, server_version)
 
 
 def refusal(server_version: int, **choices: object) -> str:
@@ -97,7 +97,8 @@ def test_streaming_may_be_chosen(streaming: str) -> None:
 
 @pytest.mark.parametrize(("streaming", "told"), [("auto", "off"), ("on", "on"), ("parallel", "parallel")])
 def test_auto_streams_nothing_where_the_server_failed_to(streaming: str, told: str) -> None:
-    assert options(NEWEST, streams=False, streaming=streaming).streaming == told
+    config = SourceConfig.model_validate({"dsn": "", "streaming": streaming})
+    assert stream_options(config, NEWEST, streams=False).streaming == told
 
 
 @pytest.mark.parametrize("server_version", [100000, 130015, 140012, 150018, NEWEST])

@@ -131,7 +131,7 @@ def test_a_table_that_is_put_back_before_anybody_looks_is_reported(
         "tables were taken out of the publication and put back: rows written in between are missing "
         "(none if one statement did both); if there were any, copy the tables again"
     )
-    assert (told["tables"], told["count"]) == (["t"], 1)
+    assert (told["tables"], told["count"]) == (["public.t"], 1)
     relay.caught_up()
     assert [record.json_key["id"] for record in relay.records("t")] == [2]
 
@@ -148,7 +148,7 @@ def test_a_table_that_is_put_back_while_the_relay_is_down_is_a_warning(
     relay.stop()
     database.execute("ALTER PUBLICATION pgrelay DROP TABLE t; INSERT INTO t VALUES (1)")
     database.execute("ALTER PUBLICATION pgrelay ADD TABLE t")
-    assert put_in(relay.start().wait_streaming()) == [["t"]]
+    assert put_in(relay.start().wait_streaming()) == [["public.t"]]
 
 
 def test_a_table_that_another_publication_holds_throughout_is_not_reported(

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
@@ -13,6 +15,7 @@ from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
 from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema_topic import SchemaTopic
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic
 from tests.spark.handmade import HandmadeRelay
@@ -135,3 +138,16 @@ def test_an_unknown_on_missing_is_refused(
 def test_an_invalid_table_name_is_refused(spark: SparkSession, name: str) -> None:
     with pytest.raises(SetupError, match="is not a table name"):
         lake_table(spark, name, "delta")
+
+
+def test_a_failure_that_concerns_no_topic_is_told_in_one_line(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as brokers that go away before the batch's schemas are read; else it would be Python's traceback."""
+    handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    jvm: Any = spark._jvm
+    monkeypatch.setattr(SchemaTopic, "read_written", lambda *_: jvm.java.lang.Integer.parseInt("x"))
+    with handmade.mirroring({"a": target}) as query, pytest.raises(StreamingQueryException) as ended:
+        query.awaitTermination()
+    assert str(pg.query_error(ended.value)).startswith("batch 0: java.lang.NumberFormatException: ")

@@ -101,6 +101,7 @@ def _step(
     present = set(target.rows().columns)
     for name in [column.name for column in earlier.columns if column.name not in became]:
         if name in present and not keep_dropped:
+            _refuse_arranged(target, schema, later, name)
             _alter(target, schema, later, name, f"DROP COLUMN {quoted(name)}")
             present.remove(name)
     kept = set(became.values())
@@ -108,8 +109,35 @@ def _step(
         kind = column.spark_type
         if name not in kept and name not in present:
             _alter(target, schema, later, name, f"ADD COLUMN {quoted(name)} {sql_type(kind)}")
+        elif name not in kept and not keep_dropped:
+            _refuse_filled(target, schema, later, name)
         elif name in kept and _stored(target, target.rows().schema[name].dataType) != _stored(target, kind):
             _widen(target, schema, later, column)
+
+
+def _refuse_filled(target: LakeTable, schema: TableSchema, later: TableVersion, name: str) -> None:
+    """Raise SetupError if a column that Postgres adds is in the target already, with somebody else's values.
+
+    A repeated step finds the column that it added, still without values.
+    """
+    if not target.rows().where(f"{quoted(name)} IS NOT NULL").isEmpty():
+        raise SetupError(
+            f"{schema.topic}: Postgres added column {name!r} at LSN {format_lsn(later.position[0])}, but "
+            f"{target.name} had it before, with values that are not Postgres's: ALTER TABLE {target.name} "
+            f"RENAME COLUMN {quoted(name)} TO another name"
+        )
+
+
+def _refuse_arranged(target: LakeTable, schema: TableSchema, later: TableVersion, name: str) -> None:
+    """Raise SetupError if a column that Postgres dropped arranges the files: Iceberg would drop it, and could
+    not write any more."""
+    arranged = target.arranged_by(name)
+    if arranged is not None:
+        raise SetupError(
+            f"{schema.topic}: Postgres dropped column {name!r} at LSN {format_lsn(later.position[0])}, by "
+            f"which {target.name} is or was {arranged}, and Iceberg can't drop it: "
+            + (f"ALTER TABLE {target.name} WRITE UNORDERED" if arranged == "ordered" else CURE)
+        )
 
 
 def _put_aside(target: LakeTable, schema: TableSchema, earlier: TableVersion, later: TableVersion) -> None:

@@ -25,7 +25,11 @@ from pgrelay.spark.schemas.schema import Position, TableSchema
 # The text that the merge fails with; the LSN follows it.
 _LACKS: Final = "pgrelay: no row to complete at "
 
-_NEWER: Final = f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT_LSN} AND s.{SEQ} > t.{SEQ})"
+# A row that somebody else wrote may have no position.
+_NEWER: Final = (
+    f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT_LSN} AND s.{SEQ} > t.{SEQ}"
+    f" OR t.{COMMIT_LSN} IS NULL OR t.{SEQ} IS NULL)"
+)
 
 
 class MissingRow(RecordError):
@@ -55,10 +59,11 @@ def merge_rows(
     ]
     updates += [f"t.{name} = s.{name}" for name in (COMMIT_LSN, SEQ)]
     columns, values = columns_and_values(schema.row_type.names)
-    # It fails in a value, which is computed only for a row to insert; Delta evaluates conditions earlier.
+    # It fails in a value, which is computed only for a row to insert; Delta evaluates conditions earlier. All
+    # columns are named: Iceberg refuses an INSERT without one that somebody has made NOT NULL.
     fails = f"CAST(raise_error(concat({constant(_LACKS)}, s.{COMMIT_LSN})) AS BIGINT)"
-    lacks = f"WHEN NOT MATCHED AND NOT s.{DELETED} AND size(s.{MISSING}) > 0 THEN INSERT ({COMMIT_LSN})"
-
+    lacks = f"WHEN NOT MATCHED AND NOT s.{DELETED} AND size(s.{MISSING}) > 0 THEN INSERT ({columns})"
+    refusing = f"{values.rpartition(', ')[0]}, {fails}"
     holds, empties = emptying(truncated)
     lacking = f"an update leaves out a large value, and {target.name} has no such row"
     with refused_by(_LACKS, lambda lsn: MissingRow(f"{schema.topic} LSN {lsn}: {lacking}")):
@@ -66,7 +71,7 @@ def merge_rows(
             f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}{holds}"
             f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
             f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET {', '.join(updates)}"
-            f" {f'{lacks} VALUES ({fails})' if strict else ''}"
+            f" {f'{lacks} VALUES ({refusing})' if strict else ''}"
             f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values}){empties}",
             rows=rows,
         )

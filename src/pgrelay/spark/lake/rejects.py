@@ -30,12 +30,14 @@ def set_aside(rejects: LakeTable, records: DataFrame) -> None:
 
     A re-created topic has other records at the same places.
     """
+    # By name: somebody may have added columns, to note what became of a record.
+    columns, values = ", ".join(_TABLE.names), ", ".join(f"s.{name}" for name in _TABLE.names)
     with _ONE_AT_A_TIME:
         rejects.create(_TABLE, {CORRUPT: "true"})
         rejects.run(
             f"MERGE INTO {rejects.name} t USING {{records}} s"
             " ON t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"
             " AND t.corrupt = s.corrupt"
-            " WHEN NOT MATCHED THEN INSERT *",
+            f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})",
             records=records.select(*_TABLE.names),
         )

@@ -196,6 +196,17 @@ class LakeTable:
         snapshot = table.table().currentSnapshot()
         return 0 if snapshot is None else int(snapshot.snapshotId())
 
+    def arranged_by(self, column: str) -> Literal["partitioned", "ordered"] | None:
+        """How Iceberg arranges the files by a column, now or, of partitions, ever; None if it does not."""
+        if self.using == "delta":
+            return None  # it refuses to drop such a column
+        table = self.loaded().table()
+        field = table.schema().findField(column).fieldId()
+        specs = table.specs().values()
+        if any(part.sourceId() == field for spec in specs for part in spec.fields()):
+            return "partitioned"
+        return "ordered" if any(part.sourceId() == field for part in table.sortOrder().fields()) else None
+
     def marks(self, since: int | None = None) -> tuple[list[str], bool]:
         """The marks of those commits after the version `since`, by default of all, that have one.
 

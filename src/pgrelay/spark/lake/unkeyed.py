@@ -160,9 +160,10 @@ def apply_multiset(
     def refusal(lsn: str) -> MissingRow:
         return MissingRow(
             f"{schema.topic} LSN {lsn}: {target.name} lacks the row that was deleted or updated: a column "
-            "was added with a DEFAULT, which no record shows, or the mirror began after the table's first "
-            "rows: start again with on_missing='null', and in one transaction TRUNCATE the table and insert "
-            "all its rows from a copy; or pass corrupt_to"
+            "was added with a DEFAULT, which no record shows, the mirror began after the table's first rows, "
+            f"or somebody wrote the row there without {COMMIT_LSN} and {SEQ}: start again with "
+            "on_missing='null', and in one transaction TRUNCATE the table and insert all its rows from a "
+            "copy; or pass corrupt_to"
         )
 
     with refused_by(_LACKS, refusal):
@@ -187,7 +188,10 @@ def _rows(changes: DataFrame, side: str, schema: TableSchema, more: Sequence[str
 
 
 def _there(target: LakeTable, schema: TableSchema, truncated: Position | None) -> DataFrame:
-    holding = target.rows() if truncated is None else target.rows().where(f"NOT {older(truncated)}")
+    # A row without a position, which somebody else wrote, could not be told from the next such row.
+    holding = target.rows().where(f"{COMMIT_LSN} IS NOT NULL AND {SEQ} IS NOT NULL")
+    if truncated is not None:
+        holding = holding.where(f"NOT {older(truncated)}")
     return holding.selectExpr(*as_carried(schema.row_type.names), COMMIT_LSN, SEQ)
 
 

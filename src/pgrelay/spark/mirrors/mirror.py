@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import reason
+from pgrelay.spark.failures import reason, told_of
 from pgrelay.spark.kafka import read_topics, refuse_mistaken, tells_start
 from pgrelay.spark.lake.apply import OnMissing
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
@@ -227,6 +227,7 @@ def _watched(checkpoint: Checkpoint, apply: Apply) -> Apply:
         with (
             under_way(checkpoint.location, checkpoint.taken(number)),
             ended_by_a_stop(batch.sparkSession),
+            told_of(f"batch {number}"),  # what is not about one topic, such as reading them all
         ):
             apply(batch, number)
 

@@ -20,8 +20,12 @@ def after(position: Position) -> str:
 
 
 def older(position: Position, row: str = "") -> str:
-    """Whether the last change of a target's row comes before a position. `row`: a prefix, `t.`."""
-    return _compared("<", position, f"{row}{COMMIT_LSN}", f"{row}{SEQ}")
+    """Whether the last change of a target's row comes before a position. `row`: a prefix, `t.`.
+
+    A row without a position, which somebody else wrote, is older than all.
+    """
+    lsn, seq = f"{row}{COMMIT_LSN}", f"{row}{SEQ}"
+    return f"({_compared('<', position, lsn, seq)} OR {lsn} IS NULL OR {seq} IS NULL)"
 
 
 def by_version(
