@@ -1,13 +1,17 @@
 """Prepared transactions are delivered when they are committed, and only once."""
 
+from pathlib import Path
+
 import pytest
 
+from pgrelay.embedded.postgres import Postgres
 from tests.integration.changes import changes, created, fold
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.documented import without_two_phase
 from tests.integration.faults.outcomes import LOST, last_words
 from tests.integration.relays import Relay
+from tests.integration.servers import KafkaServer, PostgresServer
 
 on_two_phase_versions = pytest.mark.parametrize("version", ["16", "18"], indirect=True)
 
@@ -37,6 +41,24 @@ def prepare(database: Database, rows: int, gid: str = "g") -> None:
 def ids(relay: Relay) -> list[int]:
     """The ids in the order in which the records arrived, including repeated ones."""
     return [record.json["after"]["id"] for record in relay.records("t")]
+
+
+@pytest.mark.parametrize("contrib", [False, True], ids=["16.14", "16.15"])
+def test_a_prepared_transaction_that_only_locked_something_is_no_gap(
+    kafka: KafkaServer, prefix: str, tmp_path: Path, contrib: bool
+) -> None:
+    """Before 16.15 and its like, the server sends its COMMIT PREPARED alone."""
+    with Postgres(version="16", contrib=contrib) as server:
+        database = Database(PostgresServer("16", server.dsn, server), "postgres")
+        database.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (0)")
+        with Relay(database, kafka, prefix, tmp_path / "relay", {"source": {"two_phase": True}}) as relay:
+            relay.start().wait_streaming()
+            for gid, lock in (("table", "LOCK TABLE t"), ("row", "SELECT FROM t FOR UPDATE")):
+                database.execute(f"BEGIN; {lock}; PREPARE TRANSACTION '{gid}'")
+                database.execute(f"COMMIT PREPARED '{gid}'")
+                database.execute("INSERT INTO t SELECT max(id) + 1 FROM t")
+            relay.caught_up()
+            assert ids(relay) == [1, 2]
 
 
 @on_two_phase_versions

@@ -281,6 +281,11 @@ class Catalog:
         """Whether the server is a standby."""
         return bool((await self.rows(sql.SQL("SELECT pg_is_in_recovery()")))[0][0])
 
+    async def next_xid(self) -> int:
+        """The next xid, of 64 bits: no transaction that has begun has it, or a later one. Since Postgres 13."""
+        query = sql.SQL("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
+        return int((await self.rows(query))[0][0])
+
     async def server_started_us(self) -> int:
         """When the server was started, in microseconds since 1970."""
         return int((await self.rows(sql.SQL(f"SELECT {STARTED_US}")))[0][0])

@@ -221,6 +221,8 @@ class Starts:
         config, catalog, systemid = self._config, server.catalog, server.system.systemid
         # Before the spool is opened: it stays open until the session closes it.
         status_interval_s = await _status_interval_s(catalog, config)
+        two_phase = config.source.two_phase or slot.two_phase
+        first_xid = await catalog.next_xid() if two_phase else None
         records = record_options(
             config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
         )
@@ -228,9 +230,9 @@ class Starts:
         ledger = Ledger(self.resume_point.flush_lsn)
         spool, prepared = await open_spool(config, systemid, source, status_interval_s)
         renames = Renames(encoder.described, records.selection.takes, self._tried_renames)
-        memory, two_phase = config.transactions.memory_mb << 20, config.source.two_phase or slot.two_phase
-        assembler = Assembler(spool, prepared, memory, two_phase)
+        assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
         assembler.delivered_lsn = self.resume_point.delivered_lsn
+        assembler.first_xid = first_xid
         upstream = server.upstream(slot)
         positions = _positions(sink, server.offsets, upstream)
         confirmations = Confirmations(source, ledger, positions, status_interval_s)

@@ -143,7 +143,7 @@ def test_an_invalid_table_name_is_refused(spark: SparkSession, name: str) -> Non
 def test_a_failure_that_concerns_no_topic_is_told_in_one_line(
     spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as brokers that go away before the batch's schemas are read; else it would be Python's traceback."""
+    """Such as brokers that go away before the schemas are read; else it would be a traceback of Python."""
     handmade.table("a", ID)
     handmade.write("a", change("c", 10, after={"id": 1}))
     jvm: Any = spark._jvm
