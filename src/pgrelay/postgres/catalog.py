@@ -282,7 +282,7 @@ class Catalog:
         return bool((await self.rows(sql.SQL("SELECT pg_is_in_recovery()")))[0][0])
 
     async def next_xid(self) -> int:
-        """The next xid, of 64 bits: no transaction that has begun has it, or a later one. Since Postgres 13."""
+        """The next xid, of 64 bits; transactions that have begun have earlier ones. Since PostgreSQL 13."""
         query = sql.SQL("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
         return int((await self.rows(query))[0][0])
 
