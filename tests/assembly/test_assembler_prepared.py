@@ -340,18 +340,6 @@ def test_commit_prepared_without_its_rows_is_a_gap(connection: Connections) -> N
     assert verdict(caught.value) is Verdict.STOP
 
 
-@pytest.mark.parametrize("epoch", [0, 1 << 32])
-def test_commit_prepared_without_rows_is_no_gap_if_the_transaction_began_in_the_stream(
-    connection: Connections, epoch: int
-) -> None:
-    """Some servers send no PREPARE of a transaction that has only locked something."""
-    connection.current.first_xid = epoch + 732
-    with pytest.raises(GapError):
-        connection.events(COMMIT)
-    connection.current.first_xid = epoch + 731
-    assert connection.events(COMMIT) == [Reached(0x930)]
-
-
 def test_commit_prepared_without_rows_is_no_gap_if_already_delivered(connection: Connections) -> None:
     """As after the promotion of a standby whose slot is further back than its primary's was."""
     connection.current.delivered_lsn = 0x92F

@@ -36,7 +36,7 @@ async def test_a_cancelled_query_that_waits_for_a_lock_ends_at_the_server(
                 await catalog.rows(sql.SQL("SELECT FROM public.t"))
             # The same connection goes on.
             assert await catalog.rows(
-                sql.SQL("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 't'::regclass")
+                sql.SQL("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'public.t'::regclass")
             ) == [(0,)]
 
 
@@ -147,5 +147,5 @@ async def test_an_entry_is_known_by_its_table_whatever_the_name(database: Databa
         assert second not in await entries(catalog, ["p"])
         database.execute("ALTER PUBLICATION p DROP TABLE b; ALTER PUBLICATION p ADD TABLE b")
         name, again = (await entries(catalog, ["p"]))[first]
-        assert name == "b"
+        assert name == "public.b"
         assert not again & entry

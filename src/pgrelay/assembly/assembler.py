@@ -53,8 +53,7 @@ class Assembler:
 
     `two_phase`: any may end in a Prepare, which puts it on stable storage. `server_lsn` is the highest WAL
     position that the server has named outside of a transaction's changes. What ends by `delivered_lsn` is in
-    Kafka. The transactions from `first_xid` on (64 bits; None if not known) are all in this stream from their
-    begin. `doubtful` are subtransactions of a transaction that has just ended; until `settle` says which were
+    Kafka. `doubtful` are subtransactions of a transaction that has just ended; until `settle` says which were
     rolled back, all else waits.
     """
 
@@ -63,7 +62,6 @@ class Assembler:
     ) -> None:
         self.server_lsn = 0
         self.delivered_lsn = 0
-        self.first_xid: int | None = None
         self.spool = spool
         self._prepared = prepared
         self._memory_limit = memory_limit
@@ -363,9 +361,8 @@ class Assembler:
         entry = self._prepared.find(commit.xid, commit.gid)
         self._forget(commit.xid)
         if entry is None:
-            # Before 15.19, 16.15 and 17.11 there is no Prepare of one that has only locked rows or tables.
-            if commit.end_lsn > self.delivered_lsn and not self._began_here(commit.xid):
-                raise self._prepared.missing(commit.xid, commit.gid, commit.commit_lsn)
+            if commit.end_lsn > self.delivered_lsn:
+                self._prepared.refuse_missing(commit.xid, commit.gid, commit.commit_lsn)
             # A promoted standby's slot may stand where its primary's stood before we deleted the rows.
             self._events.append(Reached(commit.end_lsn))
             return
@@ -375,10 +372,6 @@ class Assembler:
         )
         dropped = set(entry.aborted), set(entry.unannounced)
         self._replay = Replay(self._prepared.chunks(entry), commit.end_lsn, *dropped, None, [])
-
-    def _began_here(self, xid: int) -> bool:
-        """Whether a transaction began in this stream, so that its Prepare was sent if it has changes."""
-        return self.first_xid is not None and ((xid - self.first_xid) & 0xFFFFFFFF) < 1 << 31
 
     def replay(self, size: int) -> None:
         """Give out the next frames of a committed transaction, about `size` bytes, and finally its end."""

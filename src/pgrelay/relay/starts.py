@@ -229,10 +229,10 @@ class Starts:
         encoder = Encoder(records, topics_of(config), self._hidden)
         ledger = Ledger(self.resume_point.flush_lsn)
         spool, prepared = await open_spool(config, systemid, source, status_interval_s)
+        prepared.first_xid = first_xid
         renames = Renames(encoder.described, records.selection.takes, self._tried_renames)
         assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
         assembler.delivered_lsn = self.resume_point.delivered_lsn
-        assembler.first_xid = first_xid
         upstream = server.upstream(slot)
         positions = _positions(sink, server.offsets, upstream)
         confirmations = Confirmations(source, ledger, positions, status_interval_s)
