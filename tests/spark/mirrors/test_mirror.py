@@ -14,6 +14,7 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
+from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 from tests.integration.servers import KafkaServer
@@ -138,6 +139,18 @@ def test_an_unknown_on_missing_is_refused(
 def test_an_invalid_table_name_is_refused(spark: SparkSession, name: str) -> None:
     with pytest.raises(SetupError, match="is not a table name"):
         lake_table(spark, name, "delta")
+
+
+def test_a_start_without_brokers_is_a_warning(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's own client says nothing for minutes."""
+    at_once = {"default.api.timeout.ms": "1000", "request.timeout.ms": "1000"}
+    monkeypatch.setattr("pgrelay.spark.mirrors.kafka_offsets.BRIEFLY", at_once)
+    with capture_logs() as logs:
+        warn_of_topics(spark, "127.0.0.1:1", ["p.a"], None)
+    [told] = [each for each in logs if each["log_level"] == "warning"]
+    assert told["event"] == "no broker answers; the mirror begins when one does"
+    assert told["servers"] == "127.0.0.1:1"
+    assert "Timed out" in told["reason"]
 
 
 def test_a_failure_that_concerns_no_topic_is_told_in_one_line(

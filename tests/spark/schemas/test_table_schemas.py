@@ -116,7 +116,7 @@ def test_later_schemas_are_added_to_those_already_read(spark: SparkSession, hand
     assert second[a] == first[a]
     assert [version.columns for version in second[b].versions] == [(id_,), (id_, name)]
     assert topic.read(spark, [b]) == {b: second[b]}
-    with pytest.raises(SetupError, match=r"has no schemas of typo: "):
+    with pytest.raises(SetupError, match=r"has no schemas of typo: check the topic's name"):
         pg.table_schemas(spark, handmade.bootstrap, handmade.prefix, topics=[a, "typo"])
 
 

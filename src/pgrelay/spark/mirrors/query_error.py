@@ -34,8 +34,9 @@ def query_error(error: StreamingQueryException | PgrelayError | None) -> Pgrelay
     found = _OURS.findall(text)
     if not found and _LOST in text:
         return PgrelayError(
-            "the query failed: records that it was to read are gone from Kafka, or a topic was re-created; "
-            "start the mirror again, which says what to do; a query of your own needs a new checkpoint"
+            "the query failed: records that it was to read are gone from Kafka, a topic was re-created, or "
+            "startingOffsets are past its end; start the mirror again, which says what to do; a query of "
+            "your own needs a new checkpoint"
         )
     if not found:
         return PgrelayError(f"the query failed: {cause(error)}")

@@ -18,13 +18,16 @@ def warn_of_topics(
 ) -> None:
     """Log a warning for each topic that does not exist: the mirror waits for it, but it may be mistyped.
 
-    And for each that is compacted: a mirror that is away for long misses deletes. If the broker does not
-    answer, nothing is logged; the second check needs the right to describe the topics' configuration. Raises
-    SetupError if Kafka's client refuses its settings.
+    And for each that is compacted: a mirror that is away for long misses deletes. That check needs the right
+    to describe the topics' configuration. One warning if no broker answers. Raises SetupError if Kafka's
+    client refuses its settings.
     """
     try:
         with admin(spark, client_options(servers, options)) as client:
-            there = set(topics) & set(client.listTopics().names().get())
+            known = _known(client, servers)
+            if known is None:
+                return
+            there = set(topics) & known
             for topic in sorted(set(topics) - there):
                 _log.warning(
                     "a topic does not exist, so the mirror waits for it",
@@ -42,6 +45,17 @@ def warn_of_topics(
             topic=topic,
             cure="set cleanup.policy=delete, or min.compaction.lag.ms above the longest time away",
         )
+
+
+def _known(client: Any, servers: str) -> set[str] | None:
+    """The topics of the cluster that we may know of; None, with a warning, if no broker answers."""
+    try:
+        return set(client.listTopics().names().get())
+    except Py4JError as error:
+        _log.warning(
+            "no broker answers; the mirror begins when one does", servers=servers, reason=reason(error)
+        )
+        return None
 
 
 def _compacted(spark: SparkSession, client: Any, there: Sequence[str]) -> list[str]:

@@ -41,9 +41,12 @@ def table_schemas(
     missing = [name for name in wanted or () if name not in schemas]
     if missing or not schemas:
         of = f" of {', '.join(missing)}" if missing else ""
-        raise SetupError(
-            f"topic {topic.name} has no schemas{of}: has a relay of prefix {prefix!r} written rows there?"
+        cure = (
+            "check the topic's name; a table has a schema from its first row on"
+            if topic.has_any
+            else f"has a relay of prefix {prefix!r} written rows there?"
         )
+        raise SetupError(f"topic {topic.name} has no schemas{of}: {cure}")
     return schemas
 
 
@@ -58,6 +61,11 @@ class SchemaTopic:
         self._next = 0
         self._given_up = -1  # the last offset that was waited for in vain
         self._told: dict[str, _Told] = {}
+
+    @property
+    def has_any(self) -> bool:
+        """Whether a schema, of whichever topic, was read so far."""
+        return bool(self._told)
 
     def read(self, spark: SparkSession, topics: Iterable[str] | None = None) -> dict[str, TableSchema]:
         """All schemas written by now, or those of these topics. Spark may have no use for others."""
