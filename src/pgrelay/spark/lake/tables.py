@@ -201,7 +201,7 @@ class LakeTable:
         if self.using == "delta":
             return None  # it refuses to drop such a column
         table = self.loaded().table()
-        field = table.schema().findField(column).fieldId()
+        field = table.schema().asStruct().field(column).fieldId()  # `findField` takes a path
         specs = table.specs().values()
         if any(part.sourceId() == field for spec in specs for part in spec.fields()):
             return "partitioned"

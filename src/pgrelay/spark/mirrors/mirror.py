@@ -221,7 +221,10 @@ def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStre
 
 
 def _watched(checkpoint: Checkpoint, apply: Apply) -> Apply:
-    """The same `apply`, which metrics see as under way while it runs, and a stop of the query ends."""
+    """The same `apply`, which metrics see as under way while it runs, and a stop of the query ends.
+
+    What Java throws in it is raised as a PgrelayError.
+    """
 
     def applied(batch: DataFrame, number: int) -> None:
         with (
