@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pyspark
 import pytest
+import yaml
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
@@ -129,6 +131,20 @@ def test_spark_submit_runs_it_on_two_workers(
             assert in_lake(spark, mirror, table) == in_postgres(database, table)
         for work in nodes.works:
             assert list(work.glob("app-*/*")), "no executor ran there"
+
+
+@pytest.mark.parametrize(
+    "mistaken", [{"master": "lokal[2]"}, {"options": {"spark.driver.memory": "1x"}}], ids=["master", "memory"]
+)
+def test_what_java_does_not_start_with_is_named(tmp_path: Path, mistaken: dict[str, Any]) -> None:
+    """Java's own text is above it; the one line is what an operator reads first."""
+    lake = {"warehouse": str(tmp_path), "tables": {"app.public.t": "lake.t"}}
+    config = tmp_path / "mirror.yaml"
+    config.write_text(yaml.safe_dump({"kafka": {"servers": "127.0.0.1:1"}, "lake": lake, "spark": mistaken}))
+    command = [sys.executable, "-m", "pgrelay", "spark-mirror", "--config", str(config)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith("pgrelay: Spark's Java process did not start: ")
 
 
 def test_the_reason_of_its_end_is_our_own_error(

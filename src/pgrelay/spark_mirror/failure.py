@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -13,6 +14,12 @@ from pgrelay.spark.failures import reason, told_of
 
 _log = structlog.get_logger(__name__)
 
+_REFUSED: Final = "java.lang.IllegalArgumentException"
+_NO_JAVA: Final = (
+    "Spark's Java process did not start: the lines that it printed say why; check spark.master, and "
+    "spark.driver.memory in spark.options"
+)
+
 
 @contextmanager
 def told_at_start(of: str) -> Iterator[None]:
@@ -22,10 +29,11 @@ def told_at_start(of: str) -> Iterator[None]:
             yield
     except PgrelayError as error:
         if isinstance(error.__cause__, IllegalArgumentException):
-            raise SetupError(str(error)) from error
+            raise SetupError(str(error).replace(f"{_REFUSED}: ", "")) from error
         raise
-    except PySparkException as error:  # from Python's side: Java did not start
-        raise PgrelayError(f"{of}: {reason(error)}") from error
+    except PySparkException as error:  # from Python's side
+        told = _NO_JAVA if error.getCondition() == "JAVA_GATEWAY_EXITED" else f"{of}: {reason(error)}"
+        raise PgrelayError(told) from error
 
 
 @contextmanager
