@@ -72,8 +72,8 @@ def test_a_new_publication_that_makes_writes_fail_is_told_at_once(
     database.execute("ALTER TABLE kept REPLICA IDENTITY FULL")
     relay = new_relay(source={"dsn": database.dsn}, sink=AWAY).start()
     told = relay.wait_event(REFUSED)
-    assert told["tables"] == ['"a b"']
-    assert told["cure"].startswith('ALTER TABLE "a b" REPLICA IDENTITY FULL, for each of them; or')
+    assert told["tables"] == ['public."a b"']
+    assert told["cure"].startswith('ALTER TABLE public."a b" REPLICA IDENTITY FULL, for each of them; or')
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="does not have a replica identity"):
         database.execute('INSERT INTO "a b" VALUES (1); DELETE FROM "a b"')
 
