@@ -156,7 +156,7 @@ def _lsn(text: str) -> int:
         lsn = parse_lsn(text)
     except ValueError:
         lsn = 0
-    # 0/0 is Postgres's InvalidXLogRecPtr: nothing commits there.
+    # 0/0 is Postgres's InvalidXLogRecPtr: nothing commits there, and errors of unknown LSNs have it.
     if not lsn:
         raise argparse.ArgumentTypeError(f"{text!r} is not an LSN of a change; write it as in 16/B374D848")
     return lsn

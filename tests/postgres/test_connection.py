@@ -105,8 +105,9 @@ def test_the_error_for_a_slot_in_use_names_its_reader_and_says_that_we_wait() ->
 )
 def test_the_error_for_a_server_bug_in_streaming_names_its_cure(text: str) -> None:
     error = server_error("XX000", text)
-    assert isinstance(error, StreamingFailed)
+    assert type(error) is StreamingFailed
     assert "source.streaming: off" in str(error)
+    assert "source.two_phase" in str(error)
     assert str(error).endswith("A transaction that Postgres can't stream")
 
 

@@ -105,7 +105,10 @@ def test_records_that_go_while_a_query_runs_are_told_with_the_cure(
     handmade.take("a", 3)
     with pytest.raises(StreamingQueryException) as ended:
         query.start().awaitTermination()
-    told = "the query failed: records that it was to read are gone from Kafka, a topic was re-created, or "
+    told = (
+        "the query failed: records that it was to read are gone from Kafka, a topic was re-created, or "
+        "startingOffsets are past its end; start"
+    )
     assert str(pg.query_error(ended.value)).startswith(told)
 
 

@@ -195,7 +195,8 @@ def _undecoded(sqlstate: str | None, text: str, context: str) -> PgrelayError | 
     if text.startswith(_UNMAPPED):
         return StreamingFailed(
             f"{text}: a bug in Postgres's streaming; set source.streaming: off, which auto comes to by "
-            "itself; if that does not help, see docs/operations.md, A transaction that Postgres can't stream"
+            "itself; if that does not help and source.two_phase is on: see docs/operations.md, A transaction "
+            "that Postgres can't stream"
         )
     return None
 

@@ -205,10 +205,10 @@ class Daemon:
             lasts_s = round(self._backoff.lasts_s)
             lasting = {"lasts_s": lasts_s} if lasts_s else {}
             _log.warning("waiting, will go on by itself", reason=str(error), **lasting)
-        if isinstance(error, StreamingFailed) and self._config.source.streaming == "auto":
-            if self._starts.streams:
-                _log.warning(_UNSTREAMED)
+        auto = self._config.source.streaming == "auto"
+        if isinstance(error, StreamingFailed) and auto and self._starts.streams:
             self._starts.streams = False
+            _log.warning(_UNSTREAMED)
         if self._starts.sink_is_spent or isinstance(error, KafkaUnavailable):
             await self._starts.close_sink(error)
         with contextlib.suppress(TimeoutError):

@@ -54,8 +54,7 @@ async def _skip(config: Config, lsn: int, requests: "StopRequests") -> str:
     try:
         passing = await _leave_out(config, lsn, requests)
     except RecordError as error:
-        # An error that does not know the change's LSN has 0.
-        if not lsn or error.lsn != lsn or not error.commit_lsn:
+        if error.lsn != lsn or not error.commit_lsn:
             raise
         lsn = error.commit_lsn
         passing = await _leave_out(config, lsn, requests)

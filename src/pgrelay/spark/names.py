@@ -35,11 +35,11 @@ def told_key(key: Iterable[str]) -> Expression:
     return F.to_json(F.struct(*(F.col(quoted(carried(name))).alias(name) for name in key)))
 
 
-def columns_and_values(names: Iterable[str]) -> tuple[str, str]:
+def columns_and_values(names: Iterable[str], commit_lsn: str = f"s.{COMMIT_LSN}") -> tuple[str, str]:
     """The columns and values of an INSERT of live rows from `s`, which has the table's columns `carried`."""
-    names, own = list(names), [COMMIT_LSN, SEQ]
-    values = [*(f"s.{quoted(carried(name))}" for name in names), *(f"s.{name}" for name in own)]
-    return ", ".join([*map(quoted, names), *own]), ", ".join(values)
+    names = list(names)
+    values = [*(f"s.{quoted(carried(name))}" for name in names), commit_lsn, f"s.{SEQ}"]
+    return ", ".join([*map(quoted, names), COMMIT_LSN, SEQ]), ", ".join(values)
 
 
 def quoted(name: str) -> str:

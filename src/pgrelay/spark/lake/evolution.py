@@ -120,7 +120,7 @@ def _refuse_filled(target: LakeTable, schema: TableSchema, later: TableVersion, 
 
     A repeated step finds the column that it added, still without values.
     """
-    if not target.rows().where(f"{quoted(name)} IS NOT NULL").isEmpty():
+    if _has_values(target, name):
         raise SetupError(
             f"{schema.topic}: Postgres added column {name!r} at LSN {format_lsn(later.position[0])}, but "
             f"{target.name} had it before, with values that are not Postgres's: ALTER TABLE {target.name} "
@@ -159,10 +159,14 @@ def _put_aside(target: LakeTable, schema: TableSchema, earlier: TableVersion, la
         else:
             # A repeated step finds the column that it added, still without values.
             same = other.name == name and _stored(target, other.dataType) == _stored(target, kind)
-            in_the_way = not same or not rows.where(F.col(quoted(name)).isNotNull()).isEmpty()
+            in_the_way = not same or _has_values(target, name)
         if in_the_way:
             aside = f"{other.name}__before_{format_lsn(later.position[0]).replace('/', '_')}"
             _alter(target, schema, later, name, f"RENAME COLUMN {quoted(other.name)} TO {quoted(aside)}")
+
+
+def _has_values(target: LakeTable, name: str) -> bool:
+    return not target.rows().where(F.col(quoted(name)).isNotNull()).isEmpty()
 
 
 def _refuse_null_keys(

@@ -63,7 +63,7 @@ def merge_rows(
     # columns are named: Iceberg refuses an INSERT without one that somebody has made NOT NULL.
     fails = f"CAST(raise_error(concat({constant(_LACKS)}, s.{COMMIT_LSN})) AS BIGINT)"
     lacks = f"WHEN NOT MATCHED AND NOT s.{DELETED} AND size(s.{MISSING}) > 0 THEN INSERT ({columns})"
-    refusing = f"{values.rpartition(', ')[0]}, {fails}"
+    _, refusing = columns_and_values(schema.row_type.names, fails)
     holds, empties = emptying(truncated)
     lacking = f"an update leaves out a large value, and {target.name} has no such row"
     with refused_by(_LACKS, lambda lsn: MissingRow(f"{schema.topic} LSN {lsn}: {lacking}")):

@@ -53,7 +53,7 @@ def _known(client: Any, servers: str) -> set[str] | None:
         return set(client.listTopics().names().get())
     except Py4JError as error:
         _log.warning(
-            "no broker answers; the mirror begins when one does", servers=servers, reason=reason(error)
+            "no broker answers; the mirror waits some minutes for one", servers=servers, reason=reason(error)
         )
         return None
 
