@@ -1,8 +1,9 @@
 """Every error that pgrelay raises on purpose, and what follows from it.
 
 A message is one line for the operator: what is wrong, where (file and key, or LSN, table and column), and the
-cure. `verdict` decides by an error's class what happens next. One exception: under `errors.on_record:
-dead_letter` the relay retries a RecordRefused as a dead letter (relay/refusals.py).
+cure. `verdict` decides by an error's class what happens next. One exception: after a RecordRefused the relay
+begins another session as long as it can learn from it (relay/refusals.py): in smaller batches, or one
+transaction after the other; or, under `errors.on_record: dead_letter`, with the record as a dead letter.
 
 retry   the trouble passes by itself: reconnect with back-off, never end the process
 stop    the process ends with the class's exit code; nothing unacknowledged was confirmed

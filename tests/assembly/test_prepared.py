@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrelay.assembly.prepared import PreparedStore, remove_all
+from pgrelay.assembly.prepared import PreparedStore, emptying
 from pgrelay.assembly.spool import FrameBuffer, Spool
 from pgrelay.errors import GapError, SpoolError, Verdict, verdict
 
@@ -265,16 +265,21 @@ def test_an_io_error_on_frames_is_retried(
         frames_of(store)
 
 
-def test_remove_all_removes_only_the_spools_own_files(store: PreparedStore, spool: Spool) -> None:
+def empty(directory: Path) -> None:
+    with emptying(directory):
+        pass
+
+
+def test_emptying_removes_only_the_spools_own_files(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     for name in ("700.spool", "732-0.tmp", "notes"):
         (spool.directory / name).touch()
-    remove_all(spool.directory)
+    empty(spool.directory)
     assert files(spool) == {"notes"}
     (spool.directory / "notes").unlink()
-    remove_all(spool.directory)
+    empty(spool.directory)
     assert not spool.directory.exists()
-    remove_all(spool.directory)
+    empty(spool.directory)
 
 
 def test_a_directory_without_permission_is_not_taken_for_an_absent_one(
@@ -286,7 +291,25 @@ def test_a_directory_without_permission_is_not_taken_for_an_absent_one(
     # As for a directory in one that we may not search. Tests may run as root, who may search any.
     monkeypatch.setattr(os, "stat", denied)
     with pytest.raises(SpoolError, match="/hidden: Permission denied"):
-        remove_all(tmp_path / "hidden")
+        empty(tmp_path / "hidden")
+
+
+def test_emptying_refuses_a_directory_that_a_relay_uses(store: PreparedStore, spool: Spool) -> None:
+    """It may be that of another server's slot of the same name, whose rows nobody would send again."""
+    keep(store, spool)
+    spool.open()
+    with pytest.raises(SpoolError, match="is in use by another relay"), emptying(spool.directory):
+        pytest.fail("it was held")
+    spool.close()
+    assert loaded(spool).find(731, "g") is not None
+
+
+def test_what_fails_before_the_emptying_leaves_everything(store: PreparedStore, spool: Spool) -> None:
+    keep(store, spool)
+    with pytest.raises(GapError), emptying(spool.directory):
+        raise GapError("the slot could not be dropped")
+    assert loaded(spool).find(731, "g") is not None
+    spool.open()
 
 
 def test_a_description_that_can_not_be_written_keeps_nothing(store: PreparedStore, spool: Spool) -> None:

@@ -62,6 +62,16 @@ def test_a_superusers_relay_creates_the_publication_itself(database: Database, n
     assert [record.json_key for record in relay.records("t")] == [{"id": 1}]
 
 
+def test_a_database_that_is_read_only_by_default_gets_its_publication(
+    database: Database, new_relay: NewRelay
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute(f"ALTER DATABASE {database.name} SET default_transaction_read_only TO on")
+    relay = new_relay(source={"dsn": database.dsn}).start().wait_streaming()
+    database.execute("BEGIN READ WRITE; INSERT INTO t VALUES (1); COMMIT")
+    assert relay.records("t", 1)[0].json["after"] == {"id": 1}
+
+
 def test_a_new_publication_that_makes_writes_fail_is_told_at_once(
     database: Database, new_relay: NewRelay
 ) -> None:

@@ -66,6 +66,22 @@ def test_a_refused_logical_message_is_left_out_by_its_own_option() -> None:
         assert str(refused).endswith("; or take the table out of the publication")
 
 
+@pytest.mark.parametrize(
+    ("topic", "left_out"),
+    [
+        (
+            "app.transaction",
+            "or set records.transaction_topic: false if it is the end of a transaction, and else take the "
+            "table out of the publication",
+        ),
+        ("app.offsets", "or take the table out of the publication, if this is a table's topic"),
+        ("app.schema", "or take the table out of the publication, if this is a table's topic"),
+    ],
+)
+def test_a_refused_record_of_our_own_is_not_left_out_by_a_table(topic: str, left_out: str) -> None:
+    assert str(delivery_error(TOO_LARGE, topic, 0)).endswith(f"; {left_out}")
+
+
 def test_a_record_with_a_refused_timestamp_waits_for_a_correct_clock() -> None:
     wrong = delivery_error(KafkaError(KafkaError.INVALID_TIMESTAMP), "app.public.t", 0)
     assert isinstance(wrong, KafkaUnavailable)
@@ -75,7 +91,10 @@ def test_a_record_with_a_refused_timestamp_waits_for_a_correct_clock() -> None:
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, r"writes to topic app\.public\.t: .*; grant WRITE on it$"),
+        (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            r"writes to topic app\.public\.t: .*; grant WRITE and DESCRIBE on it$",
+        ),
         (KafkaError.SASL_AUTHENTICATION_FAILED, "us: .*; correct the credentials in sink.kafka: "),
     ],
 )

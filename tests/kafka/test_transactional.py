@@ -40,7 +40,7 @@ class Failing:
         (
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
             SetupError,
-            "; grant WRITE on the topics that pgrelay check names",
+            "; grant WRITE and DESCRIBE on the topics that pgrelay check names",
         ),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaUnavailable, ": a topic is gone: .*: copy its tables again$"),
         (KafkaError._STATE, KafkaUnavailable, ""),

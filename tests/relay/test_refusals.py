@@ -29,6 +29,21 @@ async def learnt(refusals: Refusals, error: RecordRefused) -> bool:
     return await refusals.help(error, careful=True, read_lsn=0)
 
 
+async def test_no_care_makes_a_position_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written behind the transactions: each session would be told to take more care, for ever."""
+
+    async def topic_config(self: Cluster, name: str) -> TopicConfig:
+        return TopicConfig(100, 1, "compact", -1)
+
+    monkeypatch.setattr(Cluster, "topic_config", topic_config)
+    refusals = Refusals(Config.model_validate(SECTIONS | {"errors": {"on_record": "stop"}}))
+    error = too_large("app.offsets")
+    error.by_broker = True
+    assert await refusals.help(error, careful=False, read_lsn=900), "once with smaller batches"
+    assert refusals.careful_until == 0
+    assert not await refusals.help(error, careful=False, read_lsn=900)
+
+
 async def test_nothing_is_learnt_from_a_refusal_without_a_topic() -> None:
     assert not await learnt(Refusals(Config.model_validate(SECTIONS)), RecordRefused("some record"))
 

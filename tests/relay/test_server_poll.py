@@ -25,9 +25,14 @@ class FakeCatalog(Catalog):
         self._clock = clock
         self._takes_s = takes_s
         self.polls = 0
+        self.asked = asyncio.Event()
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def slot_wal(self, slot: str) -> SlotWal:
         self.polls += 1
+        self.asked.set()
+        await self.answers.wait()
         self._clock.now += self._takes_s
         return WAL
 
@@ -111,10 +116,14 @@ async def test_it_rests_ten_times_as_long_as_it_took_but_at_least_two_seconds(
 
 
 async def test_one_poll_is_under_way_at_a_time_and_is_cancelled_at_the_end(clock: Clock) -> None:
-    polling = Polling(clock)
+    polling, before = Polling(clock), asyncio.all_tasks()
+    polling.catalog.answers.clear()
     polling.poll.turn(7)
+    await asyncio.wait_for(polling.catalog.asked.wait(), 10)
     assert polling.poll.rest_s() == float("inf")
     clock.now += 100
     polling.poll.turn(7)
+    assert len(asyncio.all_tasks() - before) == 1
     await polling.poll.close()
-    assert polling.catalog.polls <= 1
+    assert polling.catalog.polls == 1
+    assert asyncio.all_tasks() == before

@@ -94,6 +94,17 @@ async def test_a_stop_waits_for_a_commit() -> None:
     assert source.told[-1] == 2
 
 
+async def test_a_stop_within_a_transaction_leaves_whole_ones_before_it_to_the_next_run() -> None:
+    """Exactly once, a commit would cover half of it. Then the log must say that something is left."""
+    kafka = FakeTransactions()
+    session = session_of(FakeSource(), kafka)
+    await turns(session, 3)
+    enter(session, 2, TAKEN)
+    enter(session, 4, TAKEN, ends=False)
+    assert not await session.finish(10)
+    assert kafka.committed == []
+
+
 @pytest.mark.parametrize("ends", [RecordRefused, asyncio.CancelledError])
 async def test_what_ends_a_session_does_not_keep_the_server_from_learning_what_is_delivered(
     clock: Clock, ends: type[BaseException]

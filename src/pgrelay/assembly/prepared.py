@@ -28,6 +28,7 @@ from pgrelay.assembly.spool import (
     FrameBuffer,
     Spool,
     files_ending,
+    lock,
     open_private,
     read_chunks,
     remove_file,
@@ -61,21 +62,31 @@ class Prepared:
 _FIELDS: Final = frozenset(each.name for each in fields(Prepared))
 
 
-def remove_all(directory: Path) -> None:
-    """Delete what relays of a slot have kept in its directory, and the directory. Raises SpoolError."""
+@contextlib.contextmanager
+def emptying(directory: Path) -> Iterator[None]:
+    """Keep relays out of a slot's directory, and after the block delete what they kept there, and it.
+
+    Raises SpoolError, before the block if a relay is in it: that of another server's slot of the same name.
+    """
     try:
         os.stat(directory)
     except (FileNotFoundError, NotADirectoryError):
+        yield
         return
     except OSError as error:
         # Its parent is one that we may not search, such as that of a relay under another account.
         raise spool_error(directory, error) from error
-    for suffix in _OURS:
-        for path in files_ending(directory, suffix):
-            remove_file(path)
-    # It stays if somebody else's file is in it.
-    with contextlib.suppress(OSError):
-        directory.rmdir()
+    descriptor = lock(directory)
+    try:
+        yield
+        for suffix in _OURS:
+            for path in files_ending(directory, suffix):
+                remove_file(path)
+        # It stays if somebody else's file is in it.
+        with contextlib.suppress(OSError):
+            directory.rmdir()
+    finally:
+        os.close(descriptor)
 
 
 class PreparedStore:

@@ -82,7 +82,7 @@ class Spool:
         Raises SetupError if it can never be ours, SpoolError if the disk fails or another relay has it.
         """
         self.create()
-        self._lock = _locked(self.directory)
+        self._lock = lock(self.directory)
 
     def close(self) -> None:
         """Let another relay have the directory."""
@@ -236,8 +236,11 @@ def _make_private(directory: Path) -> None:
     directory.chmod(0o700)
 
 
-def _locked(directory: Path) -> int:
-    """A descriptor whose lock keeps other relays out; it ends with the process at the latest."""
+def lock(directory: Path) -> int:
+    """A descriptor whose lock keeps other relays out; it ends with the process at the latest.
+
+    Raises SpoolError if a relay has the directory, or it can't be opened.
+    """
     try:
         descriptor = os.open(directory, os.O_RDONLY)
     except OSError as error:

@@ -111,8 +111,12 @@ _FAILED_CHECKS: Final = (
     "message.timestamp.before.max.ms or message.timestamp.after.max.ms; or see what the broker validates"
 )
 
-# A table may be called `message`, so a topic's name alone does not tell logical messages from rows.
-_MESSAGES: Final = ".message"
+# Topics of other records than rows, and how not to send these at all. A table may have such a name too.
+_OTHERS: Final[Mapping[str, str]] = {
+    ".message": "set source.messages: false if it is a logical message",
+    ".transaction": "set records.transaction_topic: false if it is the end of a transaction",
+}
+_NEEDED: Final = (".offsets", ".schema")
 
 # How many characters of a key are shown; no character has more than four bytes.
 _KEY_SHOWN: Final = 200
@@ -182,7 +186,9 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
     if code in POISON:
         return _record_refused(topic, commit_lsn, key, f"{error.str()}; {POISON[code]}")
     if code in UNAUTHORIZED:
-        return SetupError(f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE on it")
+        return SetupError(
+            f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE and DESCRIBE on it"
+        )
     if denied(error):
         return denial(error.str())
     if code in GONE:
@@ -252,9 +258,10 @@ def failed_checks(topic: str, what: str) -> RecordRefused:
 def _left_out(topic: str) -> str:
     """How not to send such records at all: the last cure."""
     table = "take the table out of the publication"
-    if topic.endswith(_MESSAGES):
-        return f"or set source.messages: false if it is a logical message, and else {table}"
-    return f"or {table}"
+    for ending, left_out in _OTHERS.items():
+        if topic.endswith(ending):
+            return f"or {left_out}, and else {table}"
+    return f"or {table}, if this is a table's topic" if topic.endswith(_NEEDED) else f"or {table}"
 
 
 def passes(reason: KafkaError) -> bool:

@@ -216,7 +216,7 @@ def _transaction_error(error: KafkaError) -> PgrelayError:
     if error.code() in GONE:
         return KafkaUnavailable(f"{failed}: a topic is gone: {RECREATED}")
     if error.code() in UNAUTHORIZED:
-        return SetupError(f"{failed}; grant WRITE on the topics that pgrelay check names")
+        return SetupError(f"{failed}; grant WRITE and DESCRIBE on the topics that pgrelay check names")
     if denied(error):
         return denial(error.str())
     return KafkaUnavailable(failed)

@@ -45,6 +45,8 @@ PIN: Final = "SELECT {}, count(set_config(name, '0', false)) FROM pg_settings WH
 _FIRST: Final = (
     "SET default_transaction_isolation TO 'read committed'",
     "SET search_path TO pg_catalog",
+    # A role may have it on, and CREATE PUBLICATION would be refused.
+    "SET default_transaction_read_only TO off",
 )
 
 # When the server was started, in microseconds since 1970: it differs between two servers of a cluster.

@@ -18,6 +18,7 @@ from pgrelay.errors import KafkaUnavailable, RecordRefused
 from pgrelay.kafka.cluster import Cluster, TopicConfig
 from pgrelay.kafka.errors import failed_checks, passes, undeliverable
 from pgrelay.kafka.producer_options import largest_batch, largest_record
+from pgrelay.relay.record_options import topics_of
 
 _log = structlog.get_logger(__name__)
 
@@ -34,6 +35,7 @@ class Refusals:
     def __init__(self, config: Config) -> None:
         self.careful_until = 0
         self._config = config
+        self._positions_topic = topics_of(config).offsets
         self._found: dict[str, TopicConfig] = {}
 
     @property
@@ -68,7 +70,9 @@ class Refusals:
         Raises KafkaUnavailable if the topic can't be asked for its limits yet. Raises RecordRefused if the
         lack of a key looked like the reason, but the topic, which is not compacted, needs none.
         """
-        again = error.by_broker and not careful
+        # A position is one record, written behind the transactions that could be sent with more care.
+        is_position = error.topic == self._positions_topic
+        again = error.by_broker and not careful and not is_position
         if again:
             self.careful_until = read_lsn
         learnt = await self._learn(error)

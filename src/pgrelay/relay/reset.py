@@ -10,11 +10,11 @@ What is prepared there may still be committed, so it stays on disk.
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
-from pgrelay.assembly.prepared import remove_all
+from pgrelay.assembly.prepared import emptying
 from pgrelay.assembly.spool import slot_directory
 from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
@@ -36,7 +36,8 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
 
     `keep_slot`: the next run goes on where the slot stands. Raises SetupError if a relay runs, if there is no
     slot to keep, if the slot is synchronised from a primary, or if the spool could be another account's;
-    SourceUnavailable if source.dsn leads to two servers; KafkaUnavailable.
+    SourceUnavailable if source.dsn leads to two servers; SpoolError, before anything is dropped, if a relay
+    uses the spool, which may be one of another server's slot; KafkaUnavailable.
     """
     name = config.source.slot
     require_own_base(config.transactions.spool_dir)
@@ -48,15 +49,17 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
             raise SetupError(f"slot {name} does not exist, so it can't be kept; leave out --keep-slot")
         systemid = (await source.identify()).systemid
         offsets = offsets_of(config, systemid, catalog.database)
+        directory = slot_directory(config.transactions.spool_dir, systemid, name)
         dropping = None if slot is None or keep_slot else name
         sink = Sink(config.sink)
         try:
             # Ask Kafka first: a slot that is gone while its position is not is a gap.
             with _telling(dropping):
                 kept = await _kept(sink, offsets, config.sink.delivery == "at_least_once")
-            if dropping is not None:
-                await catalog.drop_slot(dropping)
-            await _forget(sink, offsets.topic, kept.tombstones, name, dropped=dropping is not None)
+            with nullcontext() if keep_slot else emptying(directory):
+                if dropping is not None:
+                    await catalog.drop_slot(dropping)
+                await _forget(sink, offsets.topic, kept.tombstones, name, dropped=dropping is not None)
         finally:
             await sink.close()
     position = kept.told(systemid)
@@ -64,7 +67,6 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
         return (
             f"slot {name} stays at {format_lsn(slot.confirmed_flush_lsn or 0)}, and {position}; run pgrelay"
         )
-    remove_all(slot_directory(config.transactions.spool_dir, systemid, name))
     dropped = "dropped" if slot is not None else "was gone already"
     return f"slot {name} {dropped}, and {position}; run pgrelay, and copy the tables once it streams"
 

@@ -114,8 +114,9 @@ class Session:
     async def finish(self, grace_s: float) -> bool:
         """Wait up to `grace_s` for what is in flight, and confirm it.
 
-        False if whole transactions are left: time ran out, or Kafka has refused one of them. Raises what
-        fails meanwhile, once the server was told how far the rest had come.
+        False if whole transactions are left: time ran out, Kafka has refused one of them, or, exactly once, a
+        commit would have covered half of the one under way. Raises what fails meanwhile, once the server was
+        told how far the rest had come.
         """
         try:
             drained = await self.sink.drain(self._finishing, grace_s)
@@ -128,7 +129,7 @@ class Session:
                 self.confirmations.send()
             raise
         self.confirmations.send()
-        return drained and not (self._refused and self.ledger.waiting)
+        return drained and not self.ledger.waiting
 
     async def close(self) -> None:
         """Drop whatever is left, including a commit that has failed or not ended."""

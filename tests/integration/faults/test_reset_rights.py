@@ -84,7 +84,7 @@ def test_a_position_that_can_not_be_deleted_is_an_error_until_it_can(
         f"slot {stopped.prefix} is dropped, but its position in topic {topic} is not forgotten: "
         in done.stderr
     )
-    assert "; grant WRITE on it; then run pgrelay reset again, or " in done.stderr
+    assert "; grant WRITE and DESCRIBE on it; then run pgrelay reset again, or " in done.stderr
     acls.remove_all()
     done = stopped.command("reset")
     assert f"slot {stopped.prefix} was gone already, and its position in Kafka is forgotten" in done.stdout
