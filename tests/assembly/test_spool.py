@@ -1,6 +1,7 @@
 """The spool: frames come back unchanged from memory and disk, or not at all."""
 
 import errno
+import os
 import resource
 import stat
 import sys
@@ -149,6 +150,14 @@ def test_missing_parent_directories_are_made(tmp_path: Path) -> None:
     spool.open()
     spool.close()
     assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_made_directories_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a crashed machine may lose what was prepared and confirmed, with the directory that has it."""
+    synced = set[int]()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
+    Spool(tmp_path / "new" / "slot").create()
+    assert synced == {tmp_path.stat().st_ino, (tmp_path / "new").stat().st_ino}
 
 
 def test_a_directory_that_can_not_be_made_is_a_setup_error(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from pgrelay.assembly.spool import (
     read_chunks,
     remove_file,
     spool_error,
+    sync_directory,
 )
 from pgrelay.errors import BEGIN_ANEW, GapError, SpoolDamaged
 from pgrelay.lsn import format_lsn
@@ -203,7 +204,7 @@ class PreparedStore:
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.rename(path)
-            _sync_directory(self._directory)
+            sync_directory(self._directory)
         except OSError as error:
             raise spool_error(path, error) from error
 
@@ -224,12 +225,3 @@ def _read(path: Path) -> Prepared:
         ) from error
     except OSError as error:
         raise spool_error(path, error) from error
-
-
-def _sync_directory(directory: Path) -> None:
-    """A rename is durable only once its directory is."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -230,10 +230,22 @@ def _make_private(directory: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
         # Not left to mkdir: the umask takes away bits of its mode.
         path.chmod(0o700)
+        # For what is prepared in it. A parent that we may write in, but not read, can't be synced.
+        with contextlib.suppress(OSError):
+            sync_directory(path.parent)
     if directory.is_symlink():
         # Where others may write, somebody may have put it there, to have us delete files elsewhere.
         raise OSError(errno.ELOOP, "it is a symbolic link")
     directory.chmod(0o700)
+
+
+def sync_directory(directory: Path) -> None:
+    """What is made or renamed in a directory is durable only once the directory is."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def lock(directory: Path) -> int:
