@@ -195,6 +195,10 @@ async def test_an_environment_variable_that_never_works_is_a_setup_error(
             "add to pg_hba.conf, ahead of any line that rejects us",
         ),
         ('FATAL:  permission denied for database "shop"', "GRANT CONNECT ON DATABASE"),
+        (
+            'FATAL:  permission denied to set role "x", CONTEXT:  PL/pgSQL function f() line 1 at RAISE',
+            "look into what the database runs at a login",
+        ),
     ],
 )
 def test_each_refusal_has_its_cure(text: str, cure: str) -> None:

@@ -39,6 +39,12 @@ MISTAKES: Final = _BAD_PARAMETERS + _BAD_OPTIONS + _BAD_KEY + _UNMET + _REJECTED
 # semicolon: the last one in a message separates its cure.
 _CURES: Final = (
     (
+        # Its errors may have any text, also those below.
+        ("PL/pgSQL function",),
+        "look into what the database runs at a login: SELECT evtname, evtfoid::regproc FROM pg_event_trigger "
+        "WHERE evtevent = 'login'",
+    ),
+    (
         ("no password supplied", "password authentication failed"),
         "give the password of {user} in source.dsn, PGPASSWORD or ~/.pgpass",
     ),

@@ -112,7 +112,7 @@ class Session:
                 await self.errand.cancel()
 
     async def finish(self, grace_s: float) -> bool:
-        """Wait up to `grace_s` for what is in flight, and confirm it.
+        """Wait up to `grace_s` for what is in flight, and a moment more for its position, and confirm it.
 
         False if whole transactions are left: time ran out, Kafka has refused one of them, or, exactly once, a
         commit would have covered half of the one under way. Raises what fails meanwhile, once the server was

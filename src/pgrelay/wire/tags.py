@@ -25,7 +25,8 @@ COMMIT_PREPARED: Final = ord("K")
 ROLLBACK_PREPARED: Final = ord("r")
 STREAM_PREPARE: Final = ord("p")
 
-# Sets of tags: changes of a row, descriptions of relations, and everything that counts as a change.
+# Sets of tags: changes of a row, descriptions of relations and types, and what an assembler keeps in its order
+# within a transaction, which but for Origin are changes.
 ROWS: Final = b"IUD"
 SCHEMA: Final = b"RY"
 CHANGES: Final = b"IUDTMO"
