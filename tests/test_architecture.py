@@ -33,6 +33,9 @@ IMPURE = {
     "threading",
     "time",
 }
+FILES = {"fcntl", "io", "mmap", "os", "pathlib", "shutil", "tempfile"}
+# The rooms' modules that keep waiting transactions on disk, and say where.
+ON_DISK = {"pgrelay.assembly.prepared", "pgrelay.assembly.spool", "pgrelay.assembly.spool_base"}
 CLOCKS = {"now", "today", "utcnow"}
 BOTH_ENDS = ["pgrelay.relay", "pgrelay.cli", "pgrelay.demo", "pgrelay.check"]
 # The packages of spark/; each may import those before it.
@@ -92,6 +95,16 @@ def test_a_pure_room_imports_no_io_and_no_logging(module: str) -> None:
         if imported.partition(".")[0] in IMPURE
     }
     assert not offences
+
+
+def test_only_what_waits_on_disk_knows_files() -> None:
+    users = {
+        name
+        for module in PURE_MODULES
+        for name in reached(module)
+        if any(imported.partition(".")[0] in FILES for imported in imports(name))
+    }
+    assert users == ON_DISK
 
 
 @pytest.mark.parametrize("module", PURE_MODULES)

@@ -212,13 +212,21 @@ async def test_each_missing_right_is_reported_in_turn(guarded: Setup, secured: K
         "show Write; check again once the relay has started",
     )
     guarded.create_topic("public.orders")
+    hidden = only(await guarded.trouble())
+    assert (hidden.level, hidden.what) == (
+        "error",
+        f"no right to see 1 topic: {guarded.prefix}.public.orders",
+    )
+    assert hidden.cure.endswith(
+        f"--operation Describe --operation Write --topic {guarded.prefix}.public.orders"
+    )
     allow(secured, guarded.prefix, "describe")
     assert errors(await guarded.trouble()) == [
         f"no right to write to 1 topic: {guarded.prefix}.public.orders"
     ]
     allow(secured, guarded.prefix, "write")
-    hidden = only(await guarded.trouble())
-    assert (hidden.level, hidden.what) == (
+    unread = only(await guarded.trouble())
+    assert (unread.level, unread.what) == (
         "warning",
         f"no right to read the settings of 1 topic: {guarded.prefix}.public.orders",
     )

@@ -52,6 +52,7 @@ async def topic_findings(
         topics = [new_topic(topic.name, topic.of, config) for topic in missing]
         refusals = await cluster.uncreatable(topics)
         found += uncreatable(refusals, config, len(overview.brokers))
+        found += await _hidden(cluster, refusals)
         if not there and not refusals and await cluster.restricted():
             found.append(untold(missing, config))
         configs |= to_come(missing, config, _UNKNOWN if broker is None else broker.defaults)
@@ -184,6 +185,22 @@ def uncreatable(refusals: Mapping[str, KafkaError], config: SinkConfig, brokers:
         if refusal.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             topics.setdefault(refusal.code(), []).append(name)
     return [_uncreated(names, refusals[names[0]], config, brokers) for names in topics.values()]
+
+
+async def _hidden(cluster: Cluster, refusals: Mapping[str, KafkaError]) -> list[Finding]:
+    """Topics that exist, and that we may not see. One that was created meanwhile is seen by now."""
+    existing = [n for n, refusal in refusals.items() if refusal.code() == KafkaError.TOPIC_ALREADY_EXISTS]
+    seen = (await cluster.overview()).topics if existing else {}
+    if not (names := [name for name in existing if name not in seen]):
+        return []
+    acl = "kafka-acls.sh --add --allow-principal User:... --operation Describe --operation Write --topic"
+    return [
+        error(
+            f"no right to see {counted(len(names), 'topic')}: {some(names)}",
+            "Kafka would not create what exists already, and does not show it to us",
+            f"{acl} {names[0]}",
+        )
+    ]
 
 
 def _uncreated(names: Sequence[str], refusal: KafkaError, config: SinkConfig, brokers: int) -> Finding:
