@@ -34,5 +34,5 @@ class History:
         return next((lsn for number, lsn in reversed(self.left) if number < timeline), None)
 
 
-# The history of the first timeline.
-NONE: Final = History()
+# It branched off none.
+FIRST_TIMELINE: Final = History()

@@ -19,7 +19,7 @@ from pgrelay.errors import PgrelayError, SetupError, SourceUnavailable
 from pgrelay.handover import take_frames
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres.connection import STARTED_US, connect, one_line, server_error
-from pgrelay.postgres.history import NONE, History
+from pgrelay.postgres.history import FIRST_TIMELINE, History
 from pgrelay.wire.replication import StandbyStatusUpdate, StreamOptions, start_replication
 
 _CLOSE_TIMEOUT_S: Final = 2.0
@@ -43,7 +43,7 @@ class System:
     systemid: str
     timeline: int
     wal_end: int
-    history: History | None = NONE
+    history: History | None = FIRST_TIMELINE
 
 
 class Source:
@@ -111,7 +111,7 @@ class Source:
     async def _history(self, timeline: int) -> History | None:
         if timeline == 1:
             # The first has no file; the server would report it as removed.
-            return NONE
+            return FIRST_TIMELINE
         try:
             result = await self._execute(f"TIMELINE_HISTORY {timeline}")
         except SetupError:
