@@ -70,11 +70,13 @@ def test_a_record_that_is_too_large_is_not_skipped(
     assert ' with key {"id":2} can' in words
 
 
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_a_refused_position_ends_the_relay_and_names_no_transaction(
-    database: Database, kafka: KafkaServer, relay: Relay
+    database: Database, kafka: KafkaServer, new_relay: NewRelay, delivery: str
 ) -> None:
     """Behind it everything is in Kafka: sending transactions one by one would never end, and skip none."""
     database.execute(TABLE)
+    relay = new_relay(sink={"delivery": delivery}).start().wait_streaming()
     allow_records_of(100, kafka.bootstrap, f"{relay.prefix}.offsets")
     database.execute("INSERT INTO t VALUES (1, 'small')")
     words = last_words(relay, UNDELIVERABLE)
