@@ -45,7 +45,7 @@ class GapError(PgrelayError):
 
 
 class RecordError(PgrelayError):
-    """One record can't be encoded or delivered: the end, if it can't be set aside as a dead letter either.
+    """One record can't be encoded or delivered. It ends the process, unless it becomes a dead letter.
 
     `table` is `schema.table`, `value` the column's bytes as the server sent them, `lsn` that of the change,
     `commit_lsn` that of its transaction, `topic` the record's topic. Unknown ones are empty, None or 0.

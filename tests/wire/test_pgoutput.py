@@ -15,6 +15,7 @@ from pgrelay.wire.pgoutput import (
     Update,
     parse,
     parse_relation,
+    relation_name,
 )
 from pgrelay.wire.transactions import Begin, StreamStop
 from pgrelay.wire.tuples import TupleData
@@ -89,6 +90,13 @@ def test_relation_in_a_stream() -> None:
 def test_a_relation_is_read_without_its_tag_and_xid() -> None:
     data = build.relation(16384, "shop", "orders", "d", COLUMNS)
     assert parse_relation(data[1:]) == parse(data)
+
+
+@pytest.mark.parametrize(("sent", "meant"), [("shop", "shop"), ("", "pg_catalog")])
+def test_a_relation_is_named_without_its_columns(sent: str, meant: str) -> None:
+    data = build.relation(16384, sent, "orders", "d", COLUMNS)
+    relation = parse_relation(data[1:])
+    assert relation_name(data[1:]) == (relation.namespace, relation.name) == (meant, "orders")
 
 
 @pytest.mark.parametrize("size", range(len(build.relation(16384, "shop", "orders", "d", COLUMNS)) - 1))

@@ -69,14 +69,9 @@ def emptying(directory: Path) -> Iterator[None]:
 
     Raises SpoolError, before the block if a relay is in it: that of another server's slot of the same name.
     """
-    try:
-        os.stat(directory)
-    except (FileNotFoundError, NotADirectoryError):
+    if not _is_there(directory):
         yield
         return
-    except OSError as error:
-        # Its parent is one that we may not search, such as that of a relay under another account.
-        raise spool_error(directory, error) from error
     descriptor = lock(directory)
     try:
         yield
@@ -88,6 +83,17 @@ def emptying(directory: Path) -> Iterator[None]:
             directory.rmdir()
     finally:
         os.close(descriptor)
+
+
+def _is_there(directory: Path) -> bool:
+    try:
+        os.stat(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        # Its parent is one that we may not search, such as that of a relay under another account.
+        raise spool_error(directory, error) from error
+    return True
 
 
 class PreparedStore:

@@ -111,12 +111,16 @@ _FAILED_CHECKS: Final = (
     "message.timestamp.before.max.ms or message.timestamp.after.max.ms; or see what the broker validates"
 )
 
-# Topics of other records than rows, and how not to send these at all. A table may have such a name too.
-_OTHERS: Final[Mapping[str, str]] = {
-    ".message": "set source.messages: false if it is a logical message",
-    ".transaction": "set records.transaction_topic: false if it is the end of a transaction",
+# How not to send such records at all: the last cure. Topics of other records than rows have another one, and
+# a table may have such a name too.
+_NO_TABLE: Final = "take the table out of the publication"
+_LEFT_OUT: Final[Mapping[str, str]] = {
+    ".message": f"set source.messages: false if it is a logical message, and else {_NO_TABLE}",
+    ".transaction": "set records.transaction_topic: false if it is the end of a transaction, and else "
+    f"{_NO_TABLE}",
+    ".offsets": f"{_NO_TABLE}, if this is a table's topic",
+    ".schema": f"{_NO_TABLE}, if this is a table's topic",
 }
-_NEEDED: Final = (".offsets", ".schema")
 
 # How many characters of a key are shown; no character has more than four bytes.
 _KEY_SHOWN: Final = 200
@@ -256,12 +260,8 @@ def failed_checks(topic: str, what: str) -> RecordRefused:
 
 
 def _left_out(topic: str) -> str:
-    """How not to send such records at all: the last cure."""
-    table = "take the table out of the publication"
-    for ending, left_out in _OTHERS.items():
-        if topic.endswith(ending):
-            return f"or {left_out}, and else {table}"
-    return f"or {table}, if this is a table's topic" if topic.endswith(_NEEDED) else f"or {table}"
+    how = next((how for ending, how in _LEFT_OUT.items() if topic.endswith(ending)), _NO_TABLE)
+    return f"or {how}"
 
 
 def passes(reason: KafkaError) -> bool:

@@ -33,6 +33,8 @@ _PINNED: Final[Mapping[str, str]] = {
     "quote_all_identifiers": "off",
     "statement_timeout": "0",
     "lock_timeout": "0",
+    # Or CREATE PUBLICATION would be refused.
+    "default_transaction_read_only": "off",
 }
 # Since PostgreSQL 14 and 17. Decoding runs in a transaction itself, which lasts while Kafka holds us up.
 _UNLIMITED: Final = "'idle_session_timeout', 'transaction_timeout'"
@@ -45,8 +47,6 @@ PIN: Final = "SELECT {}, count(set_config(name, '0', false)) FROM pg_settings WH
 _FIRST: Final = (
     "SET default_transaction_isolation TO 'read committed'",
     "SET search_path TO pg_catalog",
-    # A role may have it on, and CREATE PUBLICATION would be refused.
-    "SET default_transaction_read_only TO off",
 )
 
 # When the server was started, in microseconds since 1970: it differs between two servers of a cluster.

@@ -1,8 +1,7 @@
 """What a session does differently under at-least-once and exactly-once delivery.
 
 The kind of sink decides which it is, where a session is begun; the session, its entries and the observer only
-ask.
-Under both, Postgres is told no more than the ledger has as acknowledged: see confirmations.py.
+ask. Under both, Postgres is told no more than the ledger has as acknowledged: see confirmations.py.
 """
 
 from collections.abc import Coroutine

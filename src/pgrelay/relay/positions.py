@@ -58,7 +58,7 @@ class Positions:
         record = self._offsets.record(self._upstream.delivered(lsn))
         self._began = time.monotonic()
         self._due = self._began + _APART_S
-        # It belongs to no transaction that could be skipped.
+        # 0, as a position belongs to no transaction that could be skipped.
         # If there is no room, a later turn tries again: what fills the queue has to be acknowledged first.
         if self._sink.produce([record], 0, self._sink.delivery(entry, 0)):
             self._under_way = entry

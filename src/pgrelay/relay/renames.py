@@ -20,7 +20,7 @@ from psycopg import sql
 from pgrelay.errors import SourceUnavailable
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres.catalog import WAL_END, Catalog
-from pgrelay.wire.pgoutput import parse_relation
+from pgrelay.wire.pgoutput import relation_name
 
 # From this version on, a renamed schema makes the server describe its tables again.
 _SCHEMAS_SINCE: Final = 160000
@@ -81,8 +81,8 @@ class Renames:
         for oid, (body, schema, root) in asked.items():
             if self._described.get(oid) is not body:
                 continue  # it may be newer than the answer
-            relation = parse_relation(body)
-            was, now = str(relation), f"{schema}.{root or relation.name}"
+            was_schema, was_table = relation_name(body)
+            was, now = f"{was_schema}.{was_table}", f"{schema}.{root or was_table}"
             if was == now:
                 self._tried.pop(oid, None)
             elif (self._takes(was) or self._takes(now)) and self._may_help(oid, now):

@@ -73,10 +73,7 @@ class Relation:
     @classmethod
     def parse(cls, cursor: Cursor, in_stream: bool) -> "Relation":
         xid = _xid(cursor, in_stream)
-        oid = cursor.u32("relation OID")
-        # An empty namespace stands for pg_catalog.
-        namespace = cursor.string("namespace") or "pg_catalog"
-        name = cursor.string("relation name")
+        oid, namespace, name = _named(cursor)
         identity = cursor.u8("replica identity")
         if identity not in b"dnfi":
             raise ProtocolError(
@@ -96,6 +93,14 @@ class Relation:
 
     def __str__(self) -> str:
         return f"{self.namespace}.{self.name}"
+
+
+def _named(cursor: Cursor) -> tuple[int, str, str]:
+    """OID, schema and name, with which a Relation begins."""
+    oid = cursor.u32("relation OID")
+    # An empty namespace stands for pg_catalog.
+    namespace = cursor.string("namespace") or "pg_catalog"
+    return oid, namespace, cursor.string("relation name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +292,12 @@ def parse(data: bytes, in_stream: bool = False, start: int = 0) -> PgoutputMessa
         raise ProtocolError(f"unknown message tag {chr(tag)!r}: pgrelay knows pgoutput versions 1 to 4")
     cursor.end()
     return message
+
+
+def relation_name(body: bytes) -> tuple[str, str]:
+    """Schema and name of a Relation message as `parse_relation` takes it; its columns are not read."""
+    _, namespace, name = _named(Cursor("Relation", body, 0))
+    return namespace, name
 
 
 def parse_relation(body: bytes) -> Relation:
