@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import RecordError, SetupError
-from pgrelay.spark.lake import apply
+from pgrelay.spark.lake import apply, positions
 from pgrelay.spark.lake.apply import Target
+from pgrelay.spark.lake.commits import marks
 from pgrelay.spark.lake.positions import SUFFIX, announce
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.lake.unkeyed import multiset_changes
@@ -164,7 +165,11 @@ def test_a_foreign_commit_right_then_hides_no_batch(
         killable.commit_others(1)
         return found
 
-    monkeypatch.setattr(LakeTable, "version", among_others)
+    def searched(table: LakeTable, since: int) -> tuple[list[str], bool]:
+        monkeypatch.setattr(LakeTable, "version", among_others)
+        return marks(table, since)
+
+    monkeypatch.setattr(positions, "marks", searched)
     killable.batch()
     assert killable.rows == Counter({("a",): 3, ("b",): 1})
 

@@ -10,6 +10,7 @@ from pyspark.sql.types import LongType, StructType
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import told_of
+from pgrelay.spark.lake.commits import marking
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.evolution import CURE, UNTOLD, as_of, demand, evolve
 from pgrelay.spark.lake.latest import (
@@ -41,6 +42,7 @@ from pgrelay.spark.lake.positions import (
     announce,
     birth_properties,
     drop_call,
+    expect_replacement,
     forget_earlier,
     mark_of,
     read_positions,
@@ -221,6 +223,7 @@ class Target:
             if not self.table.is_empty():
                 raise
             # Without rows, no value can be lost.
+            expect_replacement(self.table, self.positions)
             self.table.replace(self.table_type(schema), birth_properties(schema))
 
     def live_rows(self) -> DataFrame:
@@ -305,7 +308,7 @@ class Target:
         elif schema.latest.replica_identity == "full" or (summary.replaced and schema.was_full):
             mark = mark_of(schema.topic, summary.highest, truncated)
             announce(self.table, self.positions, mark)
-            with self.table.marking(mark):
+            with marking(self.table, mark):
                 self._write_whole_rows(changes, schema, truncated)
         else:
             append_once(self.table, changes, schema, since=summary.lowest, truncated=truncated)

@@ -22,6 +22,7 @@ from pyspark.sql.types import StringType, StructType
 
 from pgrelay.errors import GapError, PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
+from pgrelay.spark.lake.commits import marks, was_undone
 from pgrelay.spark.lake.own_tables import OwnTable
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.schemas.schema import Position, TableSchema
@@ -33,8 +34,8 @@ _TOPIC: Final = "pgrelay.topic"
 _SYSTEMID: Final = "pgrelay.systemid"
 _SCHEMA: Final = "pgrelay.schema"
 
-# The property of the table beside it: the `mark_of` all that is applied, and the writer of the property.
-# Before a commit that must not be made twice: also that commit's mark, and the target's version before it.
+# The property of the table beside it: the `mark_of` all that is applied, the writer of the property, and a
+# version of the target that has all this. Before a commit that must not be made twice: also its mark.
 _APPLIED: Final = "pgrelay.applied"
 _WRITER: Final = "writer"
 _NEXT: Final = "next"
@@ -62,6 +63,7 @@ class Positions:
     kept: str | None = None  # the property of the table beside it, as this writer last read or wrote it
     writer: str = field(default_factory=lambda: uuid4().hex)
     unkept: bool = False  # an announced commit was found in the target, which `kept` does not say yet
+    since: int | None = None  # a version of the target that has all that is applied, if one is known
 
     def advance(self, partition: int, position: Position) -> None:
         self.applied[partition] = max(position, self.applied.get(partition, position))
@@ -144,6 +146,8 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     positions.kept = _kept(target)
     _take(positions.kept, positions)
     told = _parsed(positions.kept)
+    positions.since = told.get(_SINCE)
+    _refuse_undone(target, positions)
     if _NEXT in told:
         positions.unkept = _is_made(target, positions, told)
         if positions.unkept:
@@ -151,7 +155,7 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     elif _WRITER not in told and not all(any(c.key for c in version.columns) for version in schema.versions):
         # An earlier release wrote it, without announcing commits, or the table beside it is gone. What has a
         # key now may have had none in an earlier version.
-        for mark in target.marks()[0]:
+        for mark in marks(target)[0]:
             _take(mark, positions)
     systemid = properties.get(_SYSTEMID, "")
     positions.tells_cluster = bool(systemid)
@@ -191,8 +195,8 @@ def _take(mark: str | None, positions: Positions) -> None:
 
 def _is_made(target: LakeTable, positions: Positions, told: dict[str, Any]) -> bool:
     """Whether the target has the announced commit. Raises SetupError if its log does not go back as far."""
-    marks, whole = target.marks(told[_SINCE])
-    if told[_NEXT] in marks:
+    made, whole = marks(target, told[_SINCE])
+    if told[_NEXT] in made:
         return True
     if not whole:
         raise SetupError(
@@ -223,8 +227,8 @@ def forget_earlier(target: LakeTable, positions: Positions) -> None:
 def refuse_other_writer(target: LakeTable, positions: Positions) -> None:
     """Raise PgrelayError if another writer has changed the positions since this one last read or wrote them.
 
-    That is a SetupError if they were dropped. The other may have deleted rows that this one's write would
-    bring back.
+    That is a SetupError if they were dropped, or the target was put back to an earlier version. The other may
+    have deleted rows that this one's write would bring back.
     """
     if positions.schema_position is None:
         if target.exists():
@@ -233,6 +237,26 @@ def refuse_other_writer(target: LakeTable, positions: Positions) -> None:
         if kept is None:
             raise dropped(target, positions)
         raise PgrelayError(f"{_other_writer(target, positions, kept)}: {_END_ONE}")
+    else:
+        _refuse_undone(target, positions)
+
+
+def _refuse_undone(target: LakeTable, positions: Positions) -> None:
+    """Raise SetupError if the target lost what is remembered as applied, which would be skipped for ever."""
+    version = target.version()
+    if positions.since not in (None, version) and was_undone(target, positions.since):
+        raise SetupError(
+            f"{positions.topic}: {target.name} was replaced or put back to an earlier version, and lacks "
+            f"what the mirror had applied to it, up to LSN {_highest(positions)}: put it back to version "
+            f"{positions.since}, or fill it again, with a new checkpoint, after {drop_call(target)}"
+        )
+    positions.since = version
+
+
+def expect_replacement(target: LakeTable, positions: Positions) -> None:
+    """Note that the target will be replaced by this mirror, even if it is killed right after."""
+    positions.since = None
+    _keep(target, positions)
 
 
 def announce(target: LakeTable, positions: Positions, mark: str) -> None:
@@ -241,7 +265,7 @@ def announce(target: LakeTable, positions: Positions, mark: str) -> None:
     A mirror that is killed then finds out by the mark whether the commit was made, however many commits of
     others follow, as long as the target's log has it.
     """
-    _keep(target, positions, {_NEXT: mark, _SINCE: target.version()})
+    _keep(target, positions, {_NEXT: mark})
 
 
 def write_positions(target: LakeTable, positions: Positions) -> None:
@@ -262,6 +286,7 @@ def write_positions(target: LakeTable, positions: Positions) -> None:
             f"deleted twice: {_END_ONE}, and fill the target again, with a new checkpoint, after "
             f"{drop_call(target)}"
         )
+    positions.since = target.version()
     _keep(target, positions)
 
 
@@ -308,7 +333,7 @@ def _keep(target: LakeTable, positions: Positions, more: Mapping[str, Any] = Map
     beside = positions_table(target)
     mark = json.loads(mark_of(positions.topic, positions.applied, positions.truncated))
     is_new = positions.kept is None and not beside.exists()
-    positions.kept = json.dumps({**mark, _WRITER: positions.writer, **more})
+    positions.kept = json.dumps({**mark, _WRITER: positions.writer, _SINCE: positions.since, **more})
     positions.unkept = False
     told = {_APPLIED: positions.kept}
     if is_new:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from threading import Lock
 from typing import Any, Final, Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -36,14 +35,6 @@ TAKEN: Final[dict[str, frozenset[str]]] = {
         )
     ),
 }
-
-# The session's settings that attach a text of ours to commits.
-_MARK: Final = "pgrelay"
-_MARKING: Final[dict[str, str]] = {
-    "delta": "spark.databricks.delta.commitInfo.userMetadata",
-    "iceberg": f"spark.sql.iceberg.snapshot-property.{_MARK}",
-}
-_ONE_MARK: Final = Lock()
 
 # A data frame's placeholder in a statement; or an identifier or text, which may contain what looks like one.
 _SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
@@ -207,40 +198,6 @@ class LakeTable:
             return "partitioned"
         return "ordered" if any(part.sourceId() == field for part in table.sortOrder().fields()) else None
 
-    def marks(self, since: int | None = None) -> tuple[list[str], bool]:
-        """The marks of those commits after the version `since`, by default of all, that have one.
-
-        And whether all commits since then are known: logs are cleaned, and snapshots expire.
-        """
-        if self.using == "delta":
-            commits = self._history(since)
-            found = [mark for _, mark in commits]
-            whole = since is None or not commits or commits[-1][0] == since + 1
-        else:
-            at = self.version()  # ahead of the snapshots, which may become more at any moment
-            snapshots = self.spark.table(f"{self.name}.snapshots")
-            told = snapshots.selectExpr("snapshot_id", "parent_id", f"summary['{_MARK}']").collect()
-            known = {snapshot: (parent, mark) for snapshot, parent, mark in told}
-            found = []
-            while at != since and at in known:
-                parent, mark = known[at]
-                found.append(mark)
-                at = parent or 0
-            whole = at in (0, since)
-        return [mark for mark in found if mark is not None], whole
-
-    def _history(self, since: int | None) -> list[tuple[int, str | None]]:
-        """The versions of Delta's log after `since`, by default all, and their marks; newest first."""
-        count = None if since is None else self.version() - since
-        while count != 0:
-            limit = "" if count is None else f" LIMIT {count}"
-            history = self.spark.sql(f"DESCRIBE HISTORY {self.name}{limit}").select("version", "userMetadata")
-            commits = [(int(version), mark) for version, mark in history.collect()]
-            if since is None or count is None or not commits or commits[0][0] - since <= count:
-                return commits
-            count = commits[0][0] - since  # others came meanwhile, and took the place of the oldest
-        return []
-
     def add_absent(
         self, rows: DataFrame, key: Sequence[str], *, since: int | None = None, empties: str = ""
     ) -> None:
@@ -280,21 +237,6 @@ class LakeTable:
     def expire(self, until: datetime) -> None:
         """Delete Iceberg's snapshots from before a moment, in UTC, and the files that only they need."""
         self.call("expire_snapshots", f"older_than => TIMESTAMP '{until:%Y-%m-%d %H:%M:%S.%f}+00:00'")
-
-    @contextmanager
-    def marking(self, mark: str) -> Iterator[None]:
-        """Marks the commits that are made in the block; a mark is part of its commit."""
-        setting = _MARKING[self.using]
-        with _ONE_MARK:  # the setting is the session's
-            before = self.spark.conf.get(setting, None)
-            self.spark.conf.set(setting, mark)
-            try:
-                yield
-            finally:
-                if before is None:
-                    self.spark.conf.unset(setting)
-                else:
-                    self.spark.conf.set(setting, before)
 
     def run(self, statement: str, **sources: DataFrame) -> None:
         """Run a statement in which `{name}` stands for each of the data frames."""

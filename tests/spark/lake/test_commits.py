@@ -1,0 +1,168 @@
+"""Targets that somebody puts back to an earlier version, or replaces, and the commits of others."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+from pgrelay.spark.lake import apply
+from pgrelay.spark.lake.commits import was_undone
+from pgrelay.spark.lake.positions import positions_table
+from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema import TableVersion
+from tests.spark.handmade_records import Topic, change, rows, table
+from tests.spark.lake.test_positions import ID, A, Driver
+
+both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
+
+
+def put_back(table: LakeTable, version: int) -> None:
+    if table.using == "delta":
+        table.spark.sql(f"RESTORE TABLE {table.name} TO VERSION AS OF {version}")
+    else:
+        table.call("set_current_snapshot", f"snapshot_id => {version}")
+
+
+class Lake:
+    """A table with a row for each commit."""
+
+    def __init__(self, spark: SparkSession, target: str, using: Using) -> None:
+        self.table: LakeTable = lake_table(spark, target, using)
+        self.table.create(table("t", ID).row_type)
+        self._rows = 0
+
+    def commit(self) -> int:
+        """The version that a row leads to."""
+        self._rows += 1
+        self.table.run(f"INSERT INTO {self.table.name} VALUES ({self._rows})")
+        return self.table.version()
+
+    def is_undone(self, since: int) -> bool:
+        return was_undone(self.table, since)
+
+
+@both_formats
+def test_what_a_version_had_is_lost_only_if_the_table_is_put_back_further(
+    spark: SparkSession, target: str, using: Using
+) -> None:
+    lake = Lake(spark, target, using)
+    versions = [lake.commit() for _ in range(3)]
+    assert [lake.is_undone(version) for version in versions] == [False, False, False]
+    put_back(lake.table, versions[1])
+    assert [lake.is_undone(version) for version in versions] == [False, False, True]
+    later = lake.commit()
+    assert [lake.is_undone(version) for version in [*versions, later]] == [False, False, True, False]
+    put_back(lake.table, versions[2])
+    assert [lake.is_undone(version) for version in [*versions, later]] == [False, False, False, True]
+
+
+@both_formats
+def test_a_replaced_table_has_lost_everything(spark: SparkSession, target: str, using: Using) -> None:
+    lake = Lake(spark, target, using)
+    version = lake.commit()
+    lake.table.replace(table("t", ID).row_type, {})
+    assert lake.is_undone(version)
+    later = lake.commit()
+    assert (lake.is_undone(version), lake.is_undone(later)) == (True, False)
+
+
+def test_a_restore_by_time_is_taken_for_a_loss_and_a_shorter_log_too(
+    spark: SparkSession, target: str
+) -> None:
+    """Delta's log tells the time as it was written in the statement."""
+    lake = Lake(spark, target, "delta")
+    version = lake.commit()
+    [moment] = spark.sql(f"DESCRIBE HISTORY {lake.table.name} LIMIT 1").select("timestamp").collect()
+    lake.commit()
+    assert lake.is_undone(version + 2)  # such as of a folder that came from a backup
+    spark.sql(f"RESTORE TABLE {lake.table.name} TO TIMESTAMP AS OF '{moment['timestamp']}'")
+    assert lake.is_undone(version)
+
+
+def test_expired_snapshots_tell_nothing(spark: SparkSession, target: str) -> None:
+    lake = Lake(spark, target, "iceberg")
+    first, second, third, fourth = (lake.commit() for _ in range(4))
+    lake.table.call("expire_snapshots", f"snapshot_ids => ARRAY({third})")
+    # What led to the fourth is known no further than to the third.
+    assert [lake.is_undone(version) for version in (first, second, third, fourth)] == [False] * 4
+    put_back(lake.table, second)
+    assert [lake.is_undone(version) for version in (first, second, third, fourth)] == [False] * 3 + [True]
+
+
+@both_formats
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_target_that_was_put_back_is_refused_until_it_is_where_the_mirror_left_it(
+    topic: Topic, target: str, using: Using, restarted: bool
+) -> None:
+    schema = table(topic.name, ID)
+    topic.write(*(change("c", 10 * n, after={"id": n}) for n in (1, 2, 3)))
+    driver = Driver(topic, target, using, schema)
+    driver.apply(0, 1)
+    first = driver.table.version()
+    driver.apply(1, 2)
+    left_at = driver.table.version()
+    put_back(driver.table, first)
+    told = (
+        r"^app\.public\.t: .* was replaced or put back to an earlier version, and lacks .*, up to LSN 0/14: "
+        rf"put it back to version {left_at}, or fill it again, with a new checkpoint, after pgrelay\.spark\.d"
+    )
+    with pytest.raises(SetupError, match=told):
+        (Driver(topic, target, using, schema) if restarted else driver).apply(2, 3)
+    put_back(driver.table, left_at)
+    (Driver(topic, target, using, schema) if restarted else driver).apply(2, 3)
+    assert rows(driver.table.rows()) == Counter([(1,), (2,), (3,)])
+
+
+@both_formats
+def test_what_others_do_to_a_target_is_no_loss(topic: Topic, target: str, using: Using) -> None:
+    schema = table(topic.name, ID)
+    topic.write(*(change("c", 10 * n, after={"id": n}) for n in (1, 2)))
+    driver = Driver(topic, target, using, schema)
+    driver.apply(0, 1)
+    name = driver.table.name
+    spark = topic.spark
+    spark.sql(f"INSERT INTO {name} VALUES (7, 0, 0)")
+    spark.sql(f"DELETE FROM {name} WHERE id = 7")
+    spark.sql(f"COMMENT ON TABLE {name} IS 'a mirror'")
+    pg.compact(spark, target, using=using)
+    driver.apply(1, 2)
+    assert rows(driver.table.rows()) == Counter([(1,), (2,)])
+
+
+@both_formats
+def test_a_mirror_killed_after_it_replaced_an_empty_target_goes_on(
+    topic: Topic, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column that can't become another is replaced, with all the table, where no row has it."""
+    known = table(topic.name, ID, A)
+    [first] = known.versions
+    narrowed = TableVersion((15, 0), (ID, Column("a", "int4", encoding="integer")))
+    later = replace(known, versions=(first, narrowed))
+    topic.write(change("c", 10, after={"id": 1, "a": "x"}), change("d", 11, before={"id": 1}))
+    topic.write(change("c", 20, after={"id": 2, "a": 2}))
+    Driver(topic, target, using, known).apply(0, 2)
+    with monkeypatch.context() as killed:
+        killed.setattr(apply, "append_rows", lambda *_, **how: pytest.fail("killed"))
+        killed.setattr(apply, "merge_rows", lambda *_, **how: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception, match="killed"):
+            Driver(topic, target, using, later).apply(2, 3)
+    driver = Driver(topic, target, using, later)
+    driver.apply(2, 3)
+    assert rows(driver.table.rows()) == Counter([(2, 2)])
+
+
+@both_formats
+def test_positions_of_an_earlier_release_know_no_version(topic: Topic, target: str, using: Using) -> None:
+    schema = table(topic.name, ID)
+    topic.write(*(change("c", 10 * n, after={"id": n}) for n in (1, 2)))
+    Driver(topic, target, using, schema).apply(0, 1)
+    driver = Driver(topic, target, using, schema)
+    beside = positions_table(driver.table)
+    kept = beside.properties()["pgrelay.applied"]
+    beside.set_properties({"pgrelay.applied": kept.replace('"since"', '"other"')})
+    Driver(topic, target, using, schema).apply(1, 2)
+    assert rows(driver.table.rows()) == Counter([(1,), (2,)])
