@@ -70,6 +70,10 @@ def test_configurations_in_the_documentation_load(tmp_path: Path) -> None:
             LEAST + "  text_columns: {app.public.order: [at]}",
             "lake.text_columns.app.public.order: no such topic",
         ),
+        (
+            LEAST + "  history: true\n  whole_transactions: true",
+            "lake.history: a history has no whole_transactions; set one of the two",
+        ),
         (LEAST + "http: {listen: here}", "http.listen: 'here' is not host:port"),
         (
             "kafka: {servers: x}\nlake: {warehouse: /lake, tables: {}}",

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
@@ -95,6 +96,22 @@ def test_it_compacts_its_targets_between_batches_and_goes_on(
         assert mirror.stop() == 0
         assert not mirror.events("a target can't be compacted and purged")
         assert in_lake(spark, mirror, "orders") == in_postgres(database, "orders")
+
+
+def test_it_keeps_every_version_of_every_row_if_asked_to(
+    spark: SparkSession, relay_of_orders: Any, tmp_path: Path
+) -> None:
+    relay = relay_of_orders
+    with MirrorCommand(relay, tmp_path, ["orders"], lake={"history": True}) as mirror:
+        mirror.start("--once")
+        assert mirror.wait_exit() == 0, mirror.log_text
+        assert mirror.events("stopped")
+        versions = spark.read.format("delta").load(f"{mirror.warehouse}/lake.db/orders")
+        counted = versions.groupBy(F.expr("__valid_to IS NULL"), F.expr("price = 0")).count().collect()
+        assert Counter({(holds, free): count for holds, free, count in counted}) == Counter(
+            {(True, True): 9, (False, False): 9, (True, False): 21}
+        )
+        assert (mirror.warehouse / "_checkpoints" / f"{relay.prefix}__history").is_dir()
 
 
 @long

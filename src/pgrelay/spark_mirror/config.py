@@ -49,7 +49,9 @@ class Lake(Section):
     )
     using: Literal["delta", "iceberg"] = Field(default="delta", description="the tables' format")
     checkpoint: str = Field(
-        default="", description="where the query remembers; '': the warehouse's folder _checkpoints/PREFIX"
+        default="",
+        description="where the query remembers; '': the warehouse's folder _checkpoints/PREFIX, "
+        "or PREFIX__history",
     )
     every_s: fields.Seconds = Field(default=5.0, description="seconds from one micro-batch to the next")
     upkeep_every_h: fields.HoursOrNone = Field(
@@ -59,6 +61,10 @@ class Lake(Section):
     whole_transactions: fields.Switch = Field(
         default=False,
         description="show whole transactions only; needs records.transaction_topic of the relay",
+    )
+    history: fields.Switch = Field(
+        default=False,
+        description="keep every version of every row (SCD type 2) instead; the tables need keys",
     )
     on_missing: Literal["fail", "null"] = Field(
         default="fail",
@@ -103,18 +109,26 @@ class MirrorConfig(Section):
     log: Log = Field(default=Log(), description="what is logged, on stderr")
 
     @model_validator(mode="after")
-    def _columns_of_topics(self) -> Self:
+    def _fits_together(self) -> Self:
         unknown = sorted(self.lake.text_columns.keys() - self.lake.tables.keys())
         if unknown:
-            fault = PydanticCustomError("fault", "{text}", {"text": "no such topic under lake.tables"})
-            details = InitErrorDetails(type=fault, loc=("lake", "text_columns", unknown[0]), input=None)
-            raise ValidationError.from_exception_data("MirrorConfig", [details], hide_input=True)
+            raise _mistake("no such topic under lake.tables", "lake", "text_columns", unknown[0])
+        if self.lake.history and self.lake.whole_transactions:
+            raise _mistake("a history has no whole_transactions; set one of the two", "lake", "history")
         return self
 
     @property
     def checkpoint(self) -> str:
         """Where the query remembers what it has done."""
-        return self.lake.checkpoint or f"{self.lake.warehouse.rstrip('/')}/_checkpoints/{self.kafka.prefix}"
+        named = f"{self.kafka.prefix}__history" if self.lake.history else self.kafka.prefix
+        return self.lake.checkpoint or f"{self.lake.warehouse.rstrip('/')}/_checkpoints/{named}"
+
+
+def _mistake(text: str, *key: str) -> ValidationError:
+    """A mistake at a key that another key makes one."""
+    fault = PydanticCustomError("fault", "{text}", {"text": text})
+    details = InitErrorDetails(type=fault, loc=key, input=None)
+    return ValidationError.from_exception_data("MirrorConfig", [details], hide_input=True)
 
 
 def load(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> MirrorConfig:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -63,7 +64,7 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
                 upkeep = Upkeep(spark, config.lake)
                 while not (done or stop.is_set()):
                     with told_at_start("kafka.options, lake"):
-                        query = _mirror(spark, config, once)
+                        query = _query(spark, config, once)
                     # With --once, targets that are due wait until it has read all.
                     done = _follow(query, stop, math.inf if once else upkeep.rest_s())
                     upkeep.run(stop)
@@ -123,10 +124,11 @@ def _listener(spark: SparkSession, config: MirrorConfig, metrics: CollectorRegis
     )
 
 
-def _mirror(spark: SparkSession, config: MirrorConfig, once: bool) -> StreamingQuery:
+def _query(spark: SparkSession, config: MirrorConfig, once: bool) -> StreamingQuery:
     kafka, lake = config.kafka, config.lake
     every = {"processingTime": f"{lake.every_s * 1000:.0f} milliseconds"}
-    return pg.mirror(
+    query = pg.history if lake.history else partial(pg.mirror, whole_transactions=lake.whole_transactions)
+    return query(
         spark,
         kafka.servers,
         lake.tables,
@@ -135,7 +137,6 @@ def _mirror(spark: SparkSession, config: MirrorConfig, once: bool) -> StreamingQ
         using=lake.using,
         trigger={"availableNow": True} if once else every,
         options=kafka.options,
-        whole_transactions=lake.whole_transactions,
         on_missing=lake.on_missing,
         corrupt_to=lake.corrupt_to,
         registry=kafka.schema_registry or None,
