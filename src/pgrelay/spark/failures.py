@@ -3,25 +3,37 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
-from pgrelay.errors import PgrelayError
+from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.printable import printable
+
+# Delta's error conditions, and what ends them.
+_SET_BY_SOMEBODY: Final = {
+    "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]": "rows stay as Postgres has them: drop the target's constraint",
+    "[DELTA_CANNOT_MODIFY_APPEND_ONLY]": "set delta.appendOnly of the target to false",
+}
 
 
 @contextmanager
 def told_of(where: str) -> Iterator[None]:
-    """Raises PgrelayError for what Java throws in the block: `where`, and the root cause. Ours pass."""
+    """Raises PgrelayError for what Java throws in the block: `where`, and the root cause. Ours pass.
+
+    It is a SetupError if Delta obeys what somebody has set for the table, and would at every repetition.
+    """
     try:
         yield
     except (Py4JJavaError, CapturedException) as error:
+        told = f"{where}: {cause(error)}"
+        cure = next((cure for condition, cure in _SET_BY_SOMEBODY.items() if condition in told), None)
         # Chained to Java's own text, by which Spark tells a stopped query from a failed one.
-        raise PgrelayError(f"{where}: {cause(error)}") from error
+        raise (SetupError(f"{told}; {cure}") if cure else PgrelayError(told)) from error
 
 
 @contextmanager
