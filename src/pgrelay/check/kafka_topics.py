@@ -40,21 +40,14 @@ async def topic_findings(
     found = [presence(there, missing, overview.topics, config)] if wanted else []
     configs: dict[str, TopicConfig] = {}
     if there:
-        found += unwritable(await cluster.forbidden(_names(there), AclOperation.WRITE))
-        offsets = [topic.name for topic in there if topic.of == "offsets"]
-        found += unreadable(await cluster.forbidden(offsets, AclOperation.READ), config) if offsets else []
         asked = await cluster.topic_configs(_names(there))
         configs |= _seen(asked)
+        found += await _forbidden(cluster, there, config)
         found += unseen([name for name, config in asked.items() if config is None], wanted)
     if not config.create_topics:
         found += absent(missing, config)
     elif missing:
-        topics = [new_topic(topic.name, topic.of, config) for topic in missing]
-        refusals = await cluster.uncreatable(topics)
-        found += uncreatable(refusals, config, len(overview.brokers))
-        found += await _hidden(cluster, refusals)
-        if not there and not refusals and await cluster.restricted():
-            found.append(untold(missing, config))
+        found += await _creatable(cluster, missing, config, overview, alone=not there)
         configs |= to_come(missing, config, _UNKNOWN if broker is None else broker.defaults)
     needed, safety = _names(there), dict(configs)
     if config.delivery == "exactly_once":
@@ -73,6 +66,27 @@ async def topic_findings(
         *one_is_enough(configs, overview, config),
         *sizes(configs, config),
     ]
+    return found
+
+
+async def _forbidden(cluster: Cluster, there: Sequence[WantedTopic], config: SinkConfig) -> list[Finding]:
+    """What we may not do with topics that exist."""
+    found = unwritable(await cluster.forbidden(_names(there), AclOperation.WRITE))
+    offsets = [topic.name for topic in there if topic.of == "offsets"]
+    if offsets:
+        found += unreadable(await cluster.forbidden(offsets, AclOperation.READ), config)
+    return found
+
+
+async def _creatable(
+    cluster: Cluster, missing: Sequence[WantedTopic], config: SinkConfig, overview: Overview, *, alone: bool
+) -> list[Finding]:
+    """Whether topics can be created. `alone`: none that exists tells whether we may write to them."""
+    refusals = await cluster.uncreatable([new_topic(topic.name, topic.of, config) for topic in missing])
+    found = uncreatable(refusals, config, len(overview.brokers))
+    found += await _hidden(cluster, refusals)
+    if alone and not refusals and await cluster.restricted():
+        found.append(untold(missing, config))
     return found
 
 
