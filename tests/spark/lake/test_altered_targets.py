@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from pgrelay import spark as pg
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from tests.spark.handmade_records import Message, change, changes_of, rows, table
@@ -140,3 +141,52 @@ def test_records_are_set_aside_also_where_somebody_has_added_a_column(
         if number == 2**31:
             spark.sql(f"ALTER TABLE {kept.name} ADD COLUMNS (solved boolean)")
     assert rows(kept.rows(), "offset", "solved") == {(0, None): 2}
+
+
+COPYING = ", ".join(f"'write.{what}.mode' = 'copy-on-write'" for what in ("merge", "update", "delete"))
+
+
+def test_a_target_that_iceberg_copies_on_write_takes_changes_of_whole_rows(
+    spark: SparkSession, target: str
+) -> None:
+    """Readers that know no position deletes need such a target, and these changes read what they change."""
+    altered = Altered(spark, target, "iceberg", table(TOPIC, NAME, identity="full"))
+    a, b = {"name": "a"}, {"name": "b"}
+    altered.batch(*(change("c", 10, number, after=a) for number in range(3)))
+    altered.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({COPYING})")
+    altered.batch(change("d", 11, before=a), change("u", 12, before=a, after=b), change("c", 13, after=b))
+    assert rows(altered.table.rows()) == {("a",): 1, ("b",): 2}
+    with pytest.raises(RecordError, match=r"0/E: .* lacks the row that was deleted or updated"):
+        altered.batch(change("d", 14, before={"name": "c"}))
+    altered.batch(change("t", 15), change("c", 16, after=a))
+    assert rows(altered.table.rows()) == {("a",): 1}
+
+
+def test_a_history_that_iceberg_copies_on_write_ends_versions(spark: SparkSession, target: str) -> None:
+    schema = table(TOPIC, ID, NAME)
+    lake = lake_table(spark, target, "iceberg")
+    history = HistoryTarget(lake, schema)
+    written = [change("c", 10, after={"id": 1, "name": "a"}), change("c", 11, after={"id": 2, "name": "b"})]
+    history.apply(changes_of(spark, schema, written), schema)
+    spark.sql(f"ALTER TABLE {lake.name} SET TBLPROPERTIES ({COPYING})")
+    written += [change("u", 12, after={"id": 1, "name": "A"}), change("d", 13, before={"id": 2})]
+    history.apply(changes_of(spark, schema, written), schema)
+    holding = lake.rows().where("__valid_to IS NULL").select("id", "name")
+    assert {tuple(row) for row in holding.collect()} == {(1, "A")}
+    assert lake.rows().count() == 3
+
+
+def test_a_clustered_target_is_followed_over_its_checkpoints(spark: SparkSession, target: str) -> None:
+    """To read one of version 2, Delta needs the session of the thread that asks for the properties."""
+    altered = Altered(spark, target, "delta", table(TOPIC, ID, NAME))
+    altered.batch(change("c", 10, after={"id": 1, "name": "a"}))
+    altered.sql("ALTER TABLE {} CLUSTER BY (id)")
+    altered.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.checkpointPolicy' = 'v2')")
+    altered.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.checkpointInterval' = '2')")
+    jvm: Any = spark._jvm
+    for number in range(2, 6):
+        altered.batch(change("c", 10 * number, after={"id": number, "name": "a"}))
+        # As in another process, in the thread of a query.
+        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        jvm.org.apache.spark.sql.classic.SparkSession.clearActiveSession()
+    assert altered.table.rows().count() == 5

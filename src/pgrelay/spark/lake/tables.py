@@ -140,6 +140,8 @@ class LakeTable:
     def loaded(self) -> Any:
         """The table as its catalog gives it: a JavaObject."""
         jvm: Any = self.spark._jvm
+        # Delta asks this thread for its session, for example to read a checkpoint of version 2.
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self.spark._jsparkSession)
         gateway: Any = self.spark.sparkContext._gateway
         state: Any = self.spark._jsparkSession.sessionState()
         parsed = state.sqlParser().parseMultipartIdentifier(self.name)
@@ -237,6 +239,13 @@ class LakeTable:
     def expire(self, until: datetime) -> None:
         """Delete Iceberg's snapshots from before a moment, in UTC, and the files that only they need."""
         self.call("expire_snapshots", f"older_than => TIMESTAMP '{until:%Y-%m-%d %H:%M:%S.%f}+00:00'")
+
+    def source(self, rows: DataFrame) -> DataFrame:
+        """Rows that were read from this table in part, as the source of a MERGE into it."""
+        # Spark 4.1 has no plan for such a source where it looks for the files to copy.
+        mode = "write.merge.mode"
+        copies = self.using == "iceberg" and self.properties().get(mode, "copy-on-write") == "copy-on-write"
+        return rows.localCheckpoint() if copies else rows
 
     def run(self, statement: str, **sources: DataFrame) -> None:
         """Run a statement in which `{name}` stands for each of the data frames."""

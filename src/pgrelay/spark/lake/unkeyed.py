@@ -178,7 +178,7 @@ def _merge(target: LakeTable, rows: DataFrame, schema: TableSchema, truncated: P
         f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}{holds}"
         " WHEN MATCHED AND s.__deleted THEN DELETE"
         f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT ({columns}) VALUES ({values}){empties}",
-        rows=rows,
+        rows=target.source(rows),
     )
 
 

@@ -121,7 +121,7 @@ class HistoryTarget(Target):
             f" {', '.join(f't.{name} = s.{name}' for name in _ENDS)}"
             f" WHEN NOT MATCHED THEN INSERT ({columns}, {VALID_FROM}, {', '.join(_ENDS)})"
             f" VALUES ({values}, s.{VALID_FROM}, {', '.join(f's.{name}' for name in _ENDS)})",
-            versions=added.selectExpr(*rows).unionByName(closed.selectExpr(*rows)),
+            versions=self.table.source(added.selectExpr(*rows).unionByName(closed.selectExpr(*rows))),
         )
 
     def _holding(self, ends: DataFrame, schema: TableSchema) -> DataFrame:
