@@ -127,6 +127,13 @@ def test_records_that_go_while_a_query_runs_are_told_with_the_cure(
     assert str(pg.query_error(ended.value)).startswith(told)
 
 
+def test_starting_offsets_that_leave_a_partition_out_are_told_with_the_cure() -> None:
+    told = "[STREAM_FAILED] assertion failed: If startingOffsets contains specific offsets, you must specify"
+    error = pg.query_error(StreamingQueryException(told + " all TopicPartitions.\nUse -1 for latest, -2 for"))
+    assert type(error) is SetupError
+    assert str(error).startswith("startingOffsets: Spark begins at them only if they name every partition")
+
+
 def test_a_query_that_has_not_failed_has_no_error() -> None:
     assert pg.query_error(None) is None
 

@@ -25,6 +25,61 @@ def test_a_single_topic_instead_of_a_list_is_refused(spark: SparkSession) -> Non
         pg.registry_schemas("http://nowhere", "p.a")
 
 
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        ({"topics": 5}, r"^topics=5: write a list of topics$"),
+        ({"prefix": None}, r"^prefix=None: write the relay's records\.prefix"),
+        ({"servers": None}, r"^servers=None: write the brokers"),
+        ({"options": "x"}, r"^options: write a dict of options"),
+    ],
+)
+def test_the_schema_topic_is_asked_for_as_it_should_be(
+    spark: SparkSession, choice: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(SetupError, match=told):
+        pg.table_schemas(spark, **{"servers": "nowhere:1", "prefix": "p"} | choice)
+
+
+def test_a_schema_topic_that_can_not_be_read_is_one_line(spark: SparkSession) -> None:
+    options = {"kafka.security.protocol": "NOPE"}
+    with pytest.raises(PgrelayError, match=r"^p\.schema: .*security\.protocol") as caught:
+        pg.table_schemas(spark, "nowhere:1", "p", options=options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        ({"prefix": None}, r"^prefix=None: write the relay's records\.prefix"),
+        ({"topic": "{nope}"}, r"^topic='\{nope\}': write the relay's records\.topic, of \{prefix\}, "),
+        ({"format": "xml"}, r"^format='xml': write json or avro"),
+        ({"numeric": "x"}, r"^numeric='x': write string or double or precise"),
+    ],
+)
+def test_encodings_that_no_relay_has_are_refused(choice: dict[str, Any], told: str) -> None:
+    with pytest.raises(SetupError, match=told):
+        pg.postgres_schemas(**{"dsn": "host=nowhere", "prefix": "p"} | choice)
+
+
+def test_whole_transactions_are_a_switch(spark: SparkSession, tmp_path: Path) -> None:
+    whole: Any = "false"
+    with pytest.raises(SetupError, match="whole_transactions='false': write True or False"):
+        pg.mirror(spark, "nowhere:1", TABLES, prefix="p", checkpoint=tmp_path, whole_transactions=whole)
+
+
+def test_a_batch_is_a_data_frame() -> None:
+    batch: Any = None
+    with pytest.raises(SetupError, match="batch=None: give a DataFrame of read_changes"):
+        pg.apply_changes(batch, "lake.a", schema=table("p.a"))
+
+
+def test_columns_are_named_one_by_one() -> None:
+    names: Any = ["a"]
+    with pytest.raises(SetupError, match=r"^p\.a: no column \['a'\]"):
+        table("p.a").as_text(names)
+
+
 @pytest.mark.parametrize("call", [pg.mirror, pg.history])
 @pytest.mark.parametrize(
     ("choice", "told"),
@@ -34,6 +89,14 @@ def test_a_single_topic_instead_of_a_list_is_refused(spark: SparkSession) -> Non
             {"trigger": {"availablenow": True}},
             "trigger: there is no 'availablenow'; write .*availableNow",
         ),
+        (
+            {"trigger": {"continuous": "1 second"}},
+            "no 'continuous'; write one of processingTime, once, availableNow$",
+        ),
+        ({"query_name": ""}, r"^query_name='': write a name"),
+        ({"tables": {5: "lake.a"}}, r"^tables: 5 is no topic: write its name"),
+        ({"registry": 5}, r"^registry=5: write its URL, or a dict of options"),
+        ({"options": {"maxOffsetPerTrigger": 5}}, r"^maxOffsetPerTrigger: .*: did you mean maxOffsetsPerTr"),
         ({"trigger": "5 seconds"}, r"trigger='5 seconds': write it as a dict, such as {'processingTime': "),
         ({"trigger": {"processingTime": "5 parsecs"}}, r"trigger={'processingTime': '5 parsecs'}: .*parsecs"),
         ({"trigger": {"processingTime": 5}}, r"trigger={'processingTime': 5}: "),
@@ -100,9 +163,9 @@ def test_a_single_topic_instead_of_a_list_is_refused(spark: SparkSession) -> Non
 def test_an_argument_of_the_wrong_kind_is_refused(
     spark: SparkSession, tmp_path: Path, call: Callable[..., object], choice: dict[str, Any], told: str
 ) -> None:
-    given = {"servers": "nowhere:1", "prefix": "p", "checkpoint": tmp_path} | choice
+    given = {"servers": "nowhere:1", "tables": TABLES, "prefix": "p", "checkpoint": tmp_path} | choice
     with pytest.raises(SetupError, match=told) as caught:
-        call(spark, tables=TABLES, **given)
+        call(spark, **given)
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
 
@@ -147,6 +210,11 @@ def test_a_target_is_named(spark: SparkSession) -> None:
         pg.apply_changes(spark.range(0).selectExpr("struct() AS after"), target, schema=table("p.a"))
 
 
+def test_an_age_beyond_the_calendar_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(SetupError, match=r"older_than=999999 days.*: no version is that old"):
+        pg.purge(spark, "lake.a", using="iceberg", older_than=timedelta(days=999_999))
+
+
 @pytest.mark.parametrize("older_than", [7, timedelta(days=-1)], ids=["number", "negative"])
 def test_an_age_is_a_timedelta(spark: SparkSession, older_than: Any) -> None:
     """A negative one would remove every version but the last."""
@@ -161,3 +229,13 @@ def test_a_second_listener_on_the_same_registry_is_refused(spark: SparkSession) 
     with pytest.raises(SetupError, match="has these metrics already: keep that one"):
         pg.MirrorListener(spark, "nowhere", TABLES, metrics=registry)
     pg.MirrorListener(spark, "nowhere", TABLES, metrics=CollectorRegistry())
+
+
+def test_a_listener_and_a_session_are_given_what_they_need(spark: SparkSession) -> None:
+    wrong: Any = ["p.a"]
+    with pytest.raises(SetupError, match=r"tables=\['p\.a'\]: give the mirrors' targets by topic"):
+        pg.MirrorListener(spark, "nowhere", wrong, metrics=CollectorRegistry())
+    with pytest.raises(SetupError, match=r"options=\['p\.a'\]: write a dict of Spark's settings"):
+        pg.session(options=wrong)
+    with pytest.raises(SetupError, match=r"warehouse=5: write a folder or a URI"):
+        pg.session(5)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +27,16 @@ _OPTIONS: Final = {
     "maxRecordsPerPartition": "50000",
     "minPartitions": "2",
 }
+# What Spark's Kafka source heeds, besides the topics and what begins with `kafka.`: Spark's documentation,
+# "Structured Streaming + Kafka Integration Guide".
+_KNOWN: Final = (
+    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
+    *("startingOffsetsByTimestampStrategy", "endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"),
+    *("failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger"),
+    *("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "includeHeaders"),
+    *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+    *("subscribe", "subscribePattern", "assign"),
+)
 # In lower case, since Spark's options are the same in either.
 _OFFSETS: Final = ("startingoffsets", "endingoffsets")
 _COUNTS: Final = ("maxoffsetspertrigger", "minoffsetspertrigger")
@@ -70,6 +81,8 @@ def refuse_mistaken(servers: str, options: Mapping[str, str] | None, *, streamin
 
 def _mistake(option: str, value: object, streaming: bool) -> str | None:
     """What is wrong with an option, and the cure; None if nothing is known to be."""
+    if (near := _meant(option)) is not None:
+        return f"Spark's Kafka source has no such option: did you mean {near}?"
     if option in _TOPICS:
         return "the topics are arguments of the call: leave it out"
     if streaming and option.startswith("ending"):
@@ -85,6 +98,15 @@ def _mistake(option: str, value: object, streaming: bool) -> str | None:
             """as '{"app.public.orders": {"0": 17}}'"""
         )
     return None
+
+
+def _meant(option: str) -> str | None:
+    """What an option that Spark would pass over is a misspelling of, if it looks like one."""
+    known = {name.lower(): name for name in _KNOWN}
+    if option in known or option.startswith("kafka."):
+        return None
+    near = get_close_matches(option, known, n=1, cutoff=0.85)
+    return known[near[0]] if near else None
 
 
 def _are_offsets(value: str) -> bool:

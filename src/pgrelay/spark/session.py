@@ -93,6 +93,10 @@ def session(
     already has a session, returns that one, with its jars, and with those options that can change while it
     runs. Raises SetupError if it can't be as asked for, and Unavailable if a jar or Java can't be had.
     """
+    if not isinstance(warehouse, str | os.PathLike):
+        raise SetupError(f"warehouse={warehouse!r}: write a folder or a URI")
+    if not isinstance(options or {}, Mapping):
+        raise SetupError(f"options={options!r}: write a dict of Spark's settings")
     location = absolute(warehouse)
     running = _running()
     if running is not None:

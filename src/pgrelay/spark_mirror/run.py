@@ -31,6 +31,13 @@ _log = structlog.get_logger(__name__)
 
 _QUERY: Final = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 
+# They would log a trace of each task and statement that is cut off.
+_TOLD_OF_A_CUT: Final = (
+    "org.apache.spark.util.Utils",
+    "org.apache.spark.sql.delta.commands.MergeIntoCommand",
+    "org.apache.spark.sql.delta.files.DeltaFileFormatWriter",
+)
+
 # PySpark shows a bar for each stage by default, between the lines of the log.
 _NO_BARS: Final = {"spark.ui.showConsoleProgress": "false"}
 
@@ -66,7 +73,7 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
                     with told_at_start("kafka.options, lake"):
                         query = _query(spark, config, once)
                     # With --once, targets that are due wait until it has read all.
-                    done = _follow(query, stop, math.inf if once else upkeep.rest_s())
+                    done = _follow(spark, query, stop, math.inf if once else upkeep.rest_s())
                     upkeep.run(stop)
                 _let_the_listener_finish(spark)
             finally:
@@ -145,7 +152,7 @@ def _query(spark: SparkSession, config: MirrorConfig, once: bool) -> StreamingQu
     )
 
 
-def _follow(query: StreamingQuery, stop: threading.Event, for_s: float) -> bool:
+def _follow(spark: SparkSession, query: StreamingQuery, stop: threading.Event, for_s: float) -> bool:
     """Wait until the query ends, or is asked to end, or time is over; then until its current batch has ended.
 
     Returns whether it ended by itself.
@@ -155,7 +162,9 @@ def _follow(query: StreamingQuery, stop: threading.Event, for_s: float) -> bool:
         while not stop.is_set() and time.monotonic() < until:
             if query.awaitTermination(_LOOK_EVERY_S):
                 return True
-        _finish_batch(query, stop)
+        if not _finish_batch(query, stop):
+            for logger in _TOLD_OF_A_CUT:
+                silence(spark, logger)
         if not query.isActive:
             query.awaitTermination()  # raises what it ended with
         query.stop()
@@ -167,8 +176,8 @@ def _follow(query: StreamingQuery, stop: threading.Event, for_s: float) -> bool:
     return False
 
 
-def _finish_batch(query: StreamingQuery, stop: threading.Event) -> None:
-    """Wait for the current batch, but once we are to `stop` only for a while.
+def _finish_batch(query: StreamingQuery, stop: threading.Event) -> bool:
+    """Wait for the current batch, but once we are to `stop` only for a while. False if that was too short.
 
     Cutting it off does no harm, but all of it is repeated.
     """
@@ -179,8 +188,9 @@ def _finish_batch(query: StreamingQuery, stop: threading.Event) -> None:
         deadline = min(deadline, time.monotonic() + _GRACE_S) if stop.is_set() else deadline
         if time.monotonic() > deadline:
             _log.warning("the current batch is cut off, and will be repeated", waited_s=_GRACE_S)
-            return
+            return False
         query.awaitTermination(_LOOK_EVERY_S)
+    return True
 
 
 def _let_the_listener_finish(spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
-from pgrelay.errors import RecordError, SetupError
+from pgrelay.errors import PgrelayError, RecordError, SetupError
 from pgrelay.spark.lake import apply, positions
 from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.commits import marks
@@ -230,9 +230,30 @@ def test_a_batch_that_two_drivers_apply_at_once_is_an_error(
 
     monkeypatch.setattr(apply, "announce", late)
     with pytest.raises(
-        SetupError, match=r"another mirror writes to .*, or rows without a key be deleted twice: end"
+        SetupError, match=r"another mirror writes to .*, or rows without a key be added or deleted twice: end"
     ):
         killable.batch()
+    with pytest.raises(SetupError, match=r"two mirrors wrote to .* at once, .* fill the target again"):
+        killable.batch()
+
+
+@both_formats
+def test_of_two_drivers_that_announce_a_batch_at_once_the_first_writes_nothing(
+    spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the second's announcement stays."""
+    killable = Killable(spark, target, using)
+    keep = positions._keep
+
+    def overwritten(table: LakeTable, ours: positions.Positions, *more: Any) -> None:
+        monkeypatch.setattr(positions, "_keep", keep)
+        keep(table, ours, *more)
+        keep(table, replace(ours, writer="another"), *more)
+
+    monkeypatch.setattr(positions, "_keep", overwritten)
+    with pytest.raises(PgrelayError, match=r"another mirror writes to .*: end one of the two"):
+        killable.batch()
+    assert killable.rows == Counter({("a",): 5})
 
 
 def test_a_column_takes_few_calls_into_java(spark: SparkSession, target: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructType
 from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
@@ -66,6 +67,31 @@ def test_a_target_may_not_be_the_rejects_table(spark: SparkSession, tmp_path: Pa
     with pytest.raises(SetupError, match=r"corrupt_to=LAKE\.a is the target of p\.a: name another table"):
         pg.mirror(
             spark, "nowhere", {"p.a": "lake.a"}, prefix="p", checkpoint=str(tmp_path), corrupt_to="LAKE.a"
+        )
+
+
+def test_a_target_may_not_be_where_another_keeps_its_positions(spark: SparkSession, tmp_path: Path) -> None:
+    """`drop` of the one would drop the other."""
+    targets = {"p.a": "lake.a", "p.b": "lake.A__positions"}
+    with pytest.raises(
+        SetupError, match=r"lake\.A__positions, the target of p\.b, is where .* to lake\.a: name"
+    ):
+        pg.mirror(spark, "nowhere", targets, prefix="p", checkpoint=str(tmp_path))
+
+
+def test_the_rejects_table_may_not_be_somebodys(spark: SparkSession, target: str, tmp_path: Path) -> None:
+    """Records would be merged into it, or fail to be, at the first one that can't be read."""
+    lake_table(spark, target, "iceberg").create(StructType().add("topic", StringType()))
+    told = r"^corrupt_to: .* exists, and pgrelay did not make it .*: name another"
+    with pytest.raises(SetupError, match=told):
+        pg.mirror(
+            spark,
+            "nowhere",
+            {"p.a": "lake.a"},
+            prefix="p",
+            checkpoint=tmp_path,
+            using="iceberg",
+            corrupt_to=target,
         )
 
 

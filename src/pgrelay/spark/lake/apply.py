@@ -90,12 +90,16 @@ def apply_changes(
     Raises RecordError naming the record, SetupError if the schema can't be followed, and GapError if the
     target holds rows of another Postgres cluster. A failure of Delta or Iceberg is raised as a PgrelayError.
     """
+    if not isinstance(batch, DataFrame):
+        raise SetupError(f"batch={batch!r}: give a DataFrame of read_changes")
     refuse_other_choice(on_missing)
     require_schema(schema)
     schema.refuse_sharing()
     _refuse_other_schema(batch, schema)
     table = lake_table(batch.sparkSession, target, using)
     rejects = lake_table(batch.sparkSession, corrupt_to, using) if corrupt_to else None
+    if rejects is not None and rejects.plain_name() == table.plain_name():
+        raise SetupError(f"corrupt_to={corrupt_to} is the target itself: name another table")
     schema = replace(schema, taken=TAKEN[using])
     with ended_by_a_stop(batch.sparkSession), told_of(f"{schema.topic} to {target}"):
         Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)

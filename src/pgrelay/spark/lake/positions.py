@@ -35,11 +35,13 @@ _SYSTEMID: Final = "pgrelay.systemid"
 _SCHEMA: Final = "pgrelay.schema"
 
 # The property of the table beside it: the `mark_of` all that is applied, the writer of the property, and a
-# version of the target that has all this. Before a commit that must not be made twice: also its mark.
+# version of the target that has all this. Before a commit that must not be made twice: also its mark. After
+# two writers wrote at once: also that, for ever.
 _APPLIED: Final = "pgrelay.applied"
 _WRITER: Final = "writer"
 _NEXT: Final = "next"
 _SINCE: Final = "since"
+_SPOILT: Final = "spoilt"
 _NO_ROWS: Final = StructType().add("topic", StringType())
 
 _START: Final[Position] = (0, 0)
@@ -146,6 +148,8 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     positions.kept = _kept(target)
     _take(positions.kept, positions)
     told = _parsed(positions.kept)
+    if _SPOILT in told:
+        raise _spoilt(f"{schema.topic}: two mirrors wrote to {target.name}", target)
     positions.since = told.get(_SINCE)
     _refuse_undone(target, positions)
     if _NEXT in told:
@@ -233,12 +237,16 @@ def refuse_other_writer(target: LakeTable, positions: Positions) -> None:
     if positions.schema_position is None:
         if target.exists():
             raise PgrelayError(f"{positions.topic}: another mirror has created {target.name}: {_END_ONE}")
-    elif (kept := _kept(target)) != positions.kept:
+        return
+    _refuse_overtaken(target, positions)
+    _refuse_undone(target, positions)
+
+
+def _refuse_overtaken(target: LakeTable, positions: Positions) -> None:
+    if (kept := _kept(target)) != positions.kept:
         if kept is None:
             raise dropped(target, positions)
         raise PgrelayError(f"{_other_writer(target, positions, kept)}: {_END_ONE}")
-    else:
-        _refuse_undone(target, positions)
 
 
 def _refuse_undone(target: LakeTable, positions: Positions) -> None:
@@ -263,17 +271,19 @@ def announce(target: LakeTable, positions: Positions, mark: str) -> None:
     """Note the next commit beside the target, if it must not be made twice.
 
     A mirror that is killed then finds out by the mark whether the commit was made, however many commits of
-    others follow, as long as the target's log has it.
+    others follow, as long as the target's log has it. Raises PgrelayError if another writer did so just now:
+    of two announcements only one stays.
     """
     _keep(target, positions, {_NEXT: mark})
+    _refuse_overtaken(target, positions)
 
 
 def write_positions(target: LakeTable, positions: Positions) -> None:
     """Remember the positions, after their changes were written.
 
-    Raises PgrelayError if another writer did so meanwhile. That is a SetupError if the other got further, or
-    if this one's commit was announced: its rows may have been written after the other's. Also if the
-    positions were dropped.
+    Raises PgrelayError if another writer did so meanwhile. That is a SetupError, here and at every start from
+    now on, if the other got further, or if this one's commit was announced: its rows may have been written
+    after the other's. Also if the positions were dropped.
     """
     if (kept := _kept(target)) != positions.kept:
         if kept is None:
@@ -281,13 +291,18 @@ def write_positions(target: LakeTable, positions: Positions) -> None:
         told = _other_writer(target, positions, kept)
         if not (_NEXT in _parsed(positions.kept) or _of(kept, positions.topic).is_beyond(positions)):
             raise PgrelayError(f"{told}: {_END_ONE}")
-        raise SetupError(
-            f"{told}, and both wrote just now, so that deleted rows may be back, or rows without a key be "
-            f"deleted twice: {_END_ONE}, and fill the target again, with a new checkpoint, after "
-            f"{drop_call(target)}"
-        )
+        spoilt = {**_parsed(kept), _SPOILT: True}
+        positions_table(target).set_properties({_APPLIED: json.dumps(spoilt)})
+        raise _spoilt(f"{told}, and both wrote", target)
     positions.since = target.version()
     _keep(target, positions)
+
+
+def _spoilt(told: str, target: LakeTable) -> SetupError:
+    return SetupError(
+        f"{told} at once, so that deleted rows may be back, or rows without a key be added or deleted twice: "
+        f"{_END_ONE}, and fill the target again, with a new checkpoint, after {drop_call(target)}"
+    )
 
 
 def dropped(target: LakeTable, positions: Positions) -> SetupError:

@@ -6,6 +6,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
+from pgrelay.errors import SetupError
 from pgrelay.spark.lake.tables import LakeTable
 
 PLACE: Final = ("topic", "partition", "offset")  # of a record
@@ -25,11 +26,20 @@ _TABLE = (
 _ONE_AT_A_TIME: Final = Lock()
 
 
+def refuse_foreign(rejects: LakeTable) -> None:
+    """Raise SetupError if a table that is to take records exists, and is not one of ours."""
+    if rejects.exists() and CORRUPT not in rejects.properties():
+        raise SetupError(
+            f"corrupt_to: {rejects.name} exists, and pgrelay did not make it for such records: name another"
+        )
+
+
 def set_aside(rejects: LakeTable, records: DataFrame) -> None:
     """Keep the records, each once, however often its batch is repeated.
 
-    A re-created topic has other records at the same places.
+    A re-created topic has other records at the same places. Raises SetupError as `refuse_foreign` does.
     """
+    refuse_foreign(rejects)
     # By name: somebody may have added columns, to note what became of a record.
     columns, values = ", ".join(_TABLE.names), ", ".join(f"s.{name}" for name in _TABLE.names)
     with _ONE_AT_A_TIME:

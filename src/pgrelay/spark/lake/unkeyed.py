@@ -161,9 +161,9 @@ def apply_multiset(
         return MissingRow(
             f"{schema.topic} LSN {lsn}: {target.name} lacks the row that was deleted or updated: a column "
             "was added with a DEFAULT, which no record shows, the mirror began after the table's first rows, "
-            f"or somebody wrote the row there without {COMMIT_LSN} and {SEQ}: start again with "
-            "on_missing='null', and in one transaction TRUNCATE the table and insert all its rows from a "
-            "copy; or pass corrupt_to"
+            f"somebody wrote the row there without {COMMIT_LSN} and {SEQ}, or another mirror writes there: "
+            "start again with on_missing='null', and in one transaction TRUNCATE the table and insert all "
+            "its rows from a copy; or pass corrupt_to"
         )
 
     with refused_by(_LACKS, refusal):

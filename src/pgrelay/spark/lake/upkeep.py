@@ -41,6 +41,10 @@ def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_tha
     """
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
         raise SetupError(f"older_than={older_than!r}: write a timedelta, such as timedelta(days=7)")
+    try:
+        until = datetime.now(UTC) - older_than
+    except OverflowError:
+        raise SetupError(f"older_than={older_than}: no version is that old") from None
     table = _existing(spark, target, using)
     if using == "delta":
         checked = spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true") != "false"
@@ -56,7 +60,7 @@ def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_tha
         if using == "delta":
             spark.sql(f"VACUUM {table.name} RETAIN {older_than / timedelta(hours=1)} HOURS")
             return
-        table.expire(datetime.now(UTC) - older_than)
+        table.expire(until)
 
 
 def _existing(spark: SparkSession, target: str, using: Using) -> LakeTable:

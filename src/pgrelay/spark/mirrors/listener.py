@@ -46,7 +46,7 @@ class MirrorListener(StreamingQueryListener):
     registry  for records in Avro, the URL of the schema registry or the options of Confluent's client
     metrics   where the metrics go; by default prometheus_client's own registry, once per process
 
-    Raises SetupError if another listener's metrics are there.
+    Raises SetupError if another listener's metrics are there, or an argument is mistaken.
     """
 
     def __init__(
@@ -59,6 +59,8 @@ class MirrorListener(StreamingQueryListener):
         registry: str | Mapping[str, Any] | None = None,
         metrics: CollectorRegistry | None = None,
     ) -> None:
+        if not isinstance(tables, Mapping):
+            raise SetupError(f"tables={tables!r}: give the mirrors' targets by topic, in a dict")
         self._spark = spark
         self._tables = dict(tables)
         known = Registry(registry) if registry else None

@@ -15,6 +15,8 @@ from pgrelay.spark.failures import reason, told_of
 from pgrelay.spark.kafka import read_topics, refuse_mistaken, tells_start
 from pgrelay.spark.lake.apply import OnMissing
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
+from pgrelay.spark.lake.positions import positions_table
+from pgrelay.spark.lake.rejects import refuse_foreign
 from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
@@ -28,9 +30,11 @@ from pgrelay.spark.mirrors.under_way import under_way
 from pgrelay.spark.mirrors.whole_transactions import WholeTransactions
 from pgrelay.spark.records.changes import refuse_other_placeholder
 from pgrelay.spark.schemas.registry import Registry
+from pgrelay.spark.schemas.schema import refuse_other_prefix
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
 _TRIGGER: Final[Mapping[str, str]] = {"processingTime": "5 seconds"}
+_NOT_IN_BATCHES: Final = ("continuous", "realTime")  # triggers that Spark has for other queries only
 
 
 def mirror(
@@ -74,6 +78,8 @@ def mirror(
     query: `awaitTermination` raises Spark's StreamingQueryException, and `query_error` recovers the original
     error from that.
     """
+    if not isinstance(whole_transactions, bool):
+        raise SetupError(f"whole_transactions={whole_transactions!r}: write True or False")
     source = _source(spark, servers, options, checkpoint)
     reading = _reading(tables, registry, placeholder, text_columns, source)
     writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to)
@@ -112,10 +118,11 @@ def history(
 
 
 def _refuse_other_trigger(trigger: Mapping[str, Any] | None) -> None:
-    """Raise SetupError if Spark has no such trigger."""
+    """Raise SetupError if Spark has no such trigger for micro-batches."""
     if not isinstance(trigger or {}, Mapping):
         raise SetupError(f"trigger={trigger!r}: write it as a dict, such as {dict(_TRIGGER)}")
-    _, *known = inspect.signature(DataStreamWriter.trigger).parameters
+    _, *named = inspect.signature(DataStreamWriter.trigger).parameters
+    known = [name for name in named if name not in _NOT_IN_BATCHES]
     for name in trigger or {}:
         if name not in known:
             raise SetupError(f"trigger: there is no {name!r}; write one of {', '.join(known)}")
@@ -163,14 +170,26 @@ def _targets(
         )
     taken = dict[str, str]()  # the topic, by the target's plain name
     for topic, target in tables.items():
+        if not isinstance(topic, str) or not topic:
+            raise SetupError(f"tables: {topic!r} is no topic: write its name")
         other = taken.setdefault(lake_table(spark, target, using).plain_name(), topic)
         if other != topic:
             raise SetupError(
                 f"two topics share a target: {other} has {tables[other]} and {topic} has {target}, which are "
                 "one table: name another for one of them"
             )
-    if corrupt_to and (name := lake_table(spark, corrupt_to, using).plain_name()) in taken:
-        raise SetupError(f"corrupt_to={corrupt_to} is the target of {taken[name]}: name another table")
+    for target in tables.values():
+        beside = positions_table(lake_table(spark, target, using))
+        if topic_there := taken.get(beside.plain_name()):
+            raise SetupError(
+                f"{tables[topic_there]}, the target of {topic_there}, is where the mirror keeps what it has "
+                f"applied to {target}: name another"
+            )
+    if corrupt_to:
+        rejects = lake_table(spark, corrupt_to, using)
+        if topic_there := taken.get(rejects.plain_name()):
+            raise SetupError(f"corrupt_to={corrupt_to} is the target of {topic_there}: name another table")
+        refuse_foreign(rejects)
     return dict(tables)
 
 
@@ -185,8 +204,9 @@ def _query(
 ) -> StreamingQuery:
     """Start the query, after refusing or warning of problems that show before the start."""
     _refuse_other_trigger(trigger)
-    if not isinstance(prefix, str) or not prefix:
-        raise SetupError(f"prefix={prefix!r}: write the relay's records.prefix")
+    refuse_other_prefix(prefix)
+    if query_name is not None and (not isinstance(query_name, str) or not query_name):
+        raise SetupError(f"query_name={query_name!r}: write a name")
     spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
     tables = writing.tables
     schemas = SchemaTopic(servers, prefix, options)

@@ -6,13 +6,15 @@ from typing import Final, overload
 
 from pyspark.errors import StreamingQueryException
 
-from pgrelay.errors import PgrelayError
+from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.spark.failures import cause
 
 # An error in foreachBatch passes through the JVM, and comes back as text with Python's traceback.
 _OURS: Final = re.compile(r"^(pgrelay(?:\.\w+)+)\.(\w+): (.+)$", re.MULTILINE)
 # Spark's text names neither the topic nor a cure; a start does, by the checkpoint.
 _LOST: Final = "Some data may have been lost because they are not available in Kafka any more"
+
+_INCOMPLETE: Final = "you must specify all TopicPartitions"
 
 
 @overload
@@ -37,6 +39,11 @@ def query_error(error: StreamingQueryException | PgrelayError | None) -> Pgrelay
             "the query failed: records that it was to read are gone from Kafka, a topic was re-created, or "
             "startingOffsets are past its end; start the mirror again, which says what to do; a query of "
             "your own needs a new checkpoint"
+        )
+    if not found and _INCOMPLETE in text:
+        return SetupError(
+            "startingOffsets: Spark begins at them only if they name every partition of every topic: write "
+            "-2 for a partition's beginning, -1 for its end"
         )
     if not found:
         return PgrelayError(f"the query failed: {cause(error)}")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, Literal, LiteralString
+from typing import Any, Final, Literal, LiteralString, get_args
 
 import psycopg
 from psycopg.rows import dict_row, tuple_row
@@ -16,8 +16,9 @@ from pgrelay.encode.schema import IDENTITIES
 from pgrelay.encode.topics import Topics, folded
 from pgrelay.encode.types import Encodings
 from pgrelay.encode.values.text import text_encoding
+from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import TableSchema, TableVersion
+from pgrelay.spark.schemas.schema import TableSchema, TableVersion, refuse_other_prefix
 from pgrelay.wire.pgoutput import RelationColumn
 
 # The columns of each table in order. Generated columns are left out, since they are not replicated. Columns
@@ -49,24 +50,35 @@ SELECT t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typndims
 FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem
 """
 
+_Format = Literal["json", "avro"]
+_Numeric = Literal["string", "double", "precise"]
+_Time = Literal["iso", "debezium"]
+_Binary = Literal["base64", "hex"]
+_Json = Literal["string", "inline"]
+_CHOICES: Final = {"format": _Format, "numeric": _Numeric, "time": _Time, "binary": _Binary, "json": _Json}
+
 
 def postgres_schemas(
     dsn: str,
     prefix: str,
     *,
     topic: str = "{prefix}.{schema}.{table}",
-    format: Literal["json", "avro"] = "json",
-    numeric: Literal["string", "double", "precise"] = "string",
-    time: Literal["iso", "debezium"] = "iso",
-    binary: Literal["base64", "hex"] = "base64",
-    json: Literal["string", "inline"] = "string",
+    format: _Format = "json",
+    numeric: _Numeric = "string",
+    time: _Time = "iso",
+    binary: _Binary = "base64",
+    json: _Json = "string",
 ) -> dict[str, TableSchema]:
     """The schema of every table of a database as it is now, by topic. PostgreSQL 12 or later.
 
     Pass what the relay is configured with: `topic` as in `records.topic`, and the encodings. Hidden columns,
     routes and earlier versions are not known here, so prefer `table_schemas`. A topic that several tables
-    would have is left out: a relay takes one of them at most. Raises psycopg.Error.
+    would have is left out: a relay takes one of them at most. Raises SetupError if an argument is mistaken,
+    and psycopg.Error.
     """
+    refuse_other_prefix(prefix)
+    _refuse_other_topic(topic)
+    _refuse_others(format=format, numeric=numeric, time=time, binary=binary, json=json)
     choices = Encodings(numeric=numeric, time=time, binary=binary, json=json)
     with psycopg.connect(dsn, row_factory=dict_row) as connection:
         found = connection.execute(_QUERY).fetchall()
@@ -82,6 +94,23 @@ def postgres_schemas(
         version = TableVersion((0, 0), tuple(column for _, column in columns), IDENTITIES[first["identity"]])
         schemas[name] = TableSchema(name, schema, table, (version,), first["systemid"])
     return {name: schema for name, schema in schemas.items() if named[folded(name)] == 1}
+
+
+def _refuse_other_topic(topic: str) -> None:
+    """Raise SetupError if a topic can't be made from the template."""
+    try:
+        topic.format(prefix="", schema="", table="")
+    except (AttributeError, KeyError, IndexError, ValueError):
+        raise SetupError(
+            f"topic={topic!r}: write the relay's records.topic, of {{prefix}}, {{schema}} and {{table}}"
+        ) from None
+
+
+def _refuse_others(**chosen: str) -> None:
+    """Raise SetupError on an unknown choice, which would be taken for another."""
+    for name, value in chosen.items():
+        if value not in (known := get_args(_CHOICES[name])):
+            raise SetupError(f"{name}={value!r}: write {' or '.join(known)}")
 
 
 def _column(row: dict[str, Any], types: Mapping[int, CatalogType], choices: Encodings, format: str) -> Column:

@@ -33,6 +33,8 @@ class Registry:
             raise SetupError(
                 f"reading Avro needs {error.name}, which is missing: pip install 'pgrelay[avro]'"
             ) from error
+        if not isinstance(where, str | Mapping):
+            raise SetupError(f"registry={where!r}: write its URL, or a dict of options, {{'url': ...}}")
         options = {**_DEFAULTS, **({"url": where} if isinstance(where, str) else where)}
         self._url = _shown(options.get("url", ""))
         try:

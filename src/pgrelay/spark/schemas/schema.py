@@ -97,11 +97,9 @@ class TableSchema:
         several dimensions. A renamed column may be given by any of its names. Raises SetupError if there is
         no such column.
         """
-        known = {column.name for version in self.versions for column in version.columns}
-        if unknown := set(names) - known:
-            raise SetupError(
-                f"{self.topic}: no column {sorted(unknown)[0]!r}; there are {', '.join(sorted(known))}"
-            )
+        known = sorted({column.name for version in self.versions for column in version.columns})
+        if unknown := [name for name in names if name not in known]:
+            raise SetupError(f"{self.topic}: no column {unknown[0]!r}; there are {', '.join(known)}")
         versions = [
             replace(v, columns=tuple(replace(c, text=c.text or c.name in of_v) for c in v.columns))
             for v, of_v in zip(self.versions, self._in_each(names), strict=True)
@@ -248,6 +246,14 @@ def refuse_text(topics: Iterable[str] | None) -> None:
     """Raise SetupError if one topic's name is given for a list: its letters would be taken for topics."""
     if isinstance(topics, str):
         raise SetupError(f"topics={topics!r}: write a list of topics, [{topics!r}]")
+    if not isinstance(topics, Iterable | None):
+        raise SetupError(f"topics={topics!r}: write a list of topics")
+
+
+def refuse_other_prefix(prefix: object) -> None:
+    """Raise SetupError for what can't be a relay's prefix."""
+    if not isinstance(prefix, str) or not prefix:
+        raise SetupError(f"prefix={prefix!r}: write the relay's records.prefix")
 
 
 def folded(versions: Iterable[TableVersion]) -> tuple[TableVersion, ...]:

@@ -11,9 +11,17 @@ from pyspark.sql import functions as F
 
 from pgrelay.encode.topics import shorten
 from pgrelay.errors import SetupError
-from pgrelay.spark.kafka import read_topics
+from pgrelay.spark.failures import told_of
+from pgrelay.spark.kafka import read_topics, refuse_mistaken
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import Position, TableSchema, TableVersion, folded, refuse_text
+from pgrelay.spark.schemas.schema import (
+    Position,
+    TableSchema,
+    TableVersion,
+    folded,
+    refuse_other_prefix,
+    refuse_text,
+)
 
 # How long to wait for the end of a Kafka transaction to be written to all its partitions.
 _PATIENCE_S: Final = 10.0
@@ -32,9 +40,12 @@ def table_schemas(
 
     Shapes: `{"app.public.orders": TableSchema}`, with every version from the topic's beginning. `options` are
     those of Spark's Kafka source. Raises SetupError if the schema topic lacks one of `topics`, or has none at
-    all: a table has a schema there from its first row on.
+    all (a table has a schema there from its first row on), or an argument is mistaken, and PgrelayError if
+    Kafka can't be read.
     """
     refuse_text(topics)
+    refuse_other_prefix(prefix)
+    refuse_mistaken(servers, options, streaming=False)
     topic = SchemaTopic(servers, prefix, options)
     wanted = None if topics is None else list(topics)
     schemas = topic.read(spark, wanted)
@@ -78,8 +89,9 @@ class SchemaTopic:
         A relay that writes exactly once writes a schema in the same transaction as the rows that need it. The
         rows' partitions may learn of the commit before the schema topic does.
         """
-        uncommitted = self._rows(spark, {"kafka.isolation.level": "read_uncommitted"})
-        [last] = uncommitted.agg(F.max("offset")).first() or [None]
+        with told_of(self.name):
+            uncommitted = self._rows(spark, {"kafka.isolation.level": "read_uncommitted"})
+            [last] = uncommitted.agg(F.max("offset")).first() or [None]
         deadline = time.monotonic() + _PATIENCE_S
         while last is not None and self._next <= last:
             self._read_on(spark)
@@ -92,7 +104,9 @@ class SchemaTopic:
 
     def _read_on(self, spark: SparkSession) -> None:
         value = F.col("value").cast("string").alias("value")
-        for row in self._rows(spark, {}).select("offset", value).orderBy("offset").collect():
+        with told_of(self.name):
+            rows = self._rows(spark, {}).select("offset", value).orderBy("offset").collect()
+        for row in rows:
             self._next = row["offset"] + 1
             if row["value"] is not None:
                 self._take(json.loads(row["value"]))
