@@ -146,6 +146,28 @@ def test_damaged_rows_are_a_gap_that_a_reset_ends(database: Database, two_phase:
     assert ids(two_phase) == [0, 4]
 
 
+@pytest.mark.parametrize("version", ["16", "18"])
+def test_rows_lost_with_the_spool_are_a_gap_even_of_the_servers_last_transaction(
+    kafka: KafkaServer, prefix: str, tmp_path: Path, version: str
+) -> None:
+    """Its xid is beyond all that have ended, as are those of transactions that are still to come."""
+    with Postgres(version=version) as server:
+        database = Database(PostgresServer(version, server.dsn, server), "postgres")
+        database.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION pgrelay FOR TABLE t")
+        # As a superuser: grants to a role of its own, before the second start, would end transactions.
+        source = {"dsn": database.dsn, "two_phase": True, "publications": ["pgrelay"]}
+        with Relay(database, kafka, prefix, tmp_path / "relay", {"source": source}) as relay:
+            relay.start().wait_streaming()
+            database.execute("BEGIN; INSERT INTO t VALUES (7); PREPARE TRANSACTION 'g'")
+            relay.caught_up()
+            relay.stop()
+            for file in relay.spooled():
+                file.unlink()
+            relay.start().wait_streaming()
+            database.execute("COMMIT PREPARED 'g'")
+            assert "COMMIT PREPARED of 'g'" in last_words(relay, LOST)
+
+
 @on_two_phase_versions
 def test_a_gid_can_be_reused(database: Database, two_phase: Relay) -> None:
     prepare(database, 2)

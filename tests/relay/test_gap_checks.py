@@ -77,6 +77,14 @@ async def test_a_server_that_was_never_on_the_timeline_is_refused() -> None:
         await upstream(3, History(((2, LEFT),))).check(Delivered(0x2000, timeline=1))
 
 
+async def test_an_old_primary_is_told_as_such_though_its_wal_ends_earlier() -> None:
+    """As it usually does: it would pass for a server that was restored from a backup."""
+    with pytest.raises(
+        GapError, match=r"server is on timeline 1, but .* of timeline 2: it may be an old primary"
+    ):
+        await upstream(1, History(())).check(Delivered(WAL_END + 1, timeline=2, timeline_began=LEFT))
+
+
 @pytest.mark.parametrize("began", [LEFT - 8, LEFT + 8], ids=["before", "after"])
 async def test_a_second_standby_promoted_from_one_timeline_is_refused(began: int) -> None:
     """Both call their timeline 2, and the WAL after the earlier promotion differs."""

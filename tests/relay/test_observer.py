@@ -146,6 +146,21 @@ def test_a_successful_commit_ends_a_stall_even_if_nothing_follows(
     assert [event["event"] for event in logs] == [AGAIN]
 
 
+def test_a_new_stream_to_postgres_does_not_end_a_stall(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    stalled(observer, clock, committing=False)
+    again = FakeSession()
+    again.kafka.under_way = 1
+    observer.begins(again)
+    assert health.reason == STALLED
+    watch(observer, again, clock, 3)
+    assert health.reason == STALLED
+    again.kafka.acknowledged = True
+    watch(observer, again, clock, 1)
+    assert health.ready
+
+
 def test_an_acknowledged_record_ends_a_stall(observer: Observer, health: Health, clock: Clock) -> None:
     session = stalled(observer, clock, committing=False)
     assert health.reason == STALLED

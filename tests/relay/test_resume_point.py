@@ -37,6 +37,15 @@ def test_a_slot_that_is_where_we_left_it_has_not_moved(resume_point: ResumePoint
     resume_point.check_unmoved(slot())
 
 
+def test_an_old_primary_is_told_as_such_though_its_wal_ends_earlier() -> None:
+    promoted = ResumePoint()
+    promoted.started(System("7", 2, 0x9000), slot(), OURS, standby=False)
+    with pytest.raises(
+        GapError, match=r"server is on timeline 1, but .* of timeline 2: it may be an old primary"
+    ):
+        promoted.check_cluster(System("7", 1, CONFIRMED - 1), standby=False)
+
+
 def test_before_the_first_stream_only_kafka_knows() -> None:
     assert ResumePoint().may_have_moved(slot())
     assert ResumePoint().delivered is None

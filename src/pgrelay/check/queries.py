@@ -91,18 +91,20 @@ async def reader(catalog: Catalog, pid: int) -> str:
 
 async def oldest_transaction(catalog: Catalog) -> OpenTransaction | None:
     """The oldest transaction of the whole cluster that has written, including prepared ones."""
+    # As bytes: another database's names may be in another encoding, which nobody has checked.
     query = sql.SQL(
-        "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float8, application_name, NULL "
-        "FROM pg_stat_activity "
+        "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float8, textsend(application_name), "
+        "NULL FROM pg_stat_activity "
         "WHERE backend_xid IS NOT NULL AND xact_start IS NOT NULL AND pid <> pg_backend_pid() "
         "UNION ALL "
-        "SELECT NULL, extract(epoch FROM clock_timestamp() - prepared)::float8, database::text, gid "
-        "FROM pg_prepared_xacts ORDER BY 2 DESC LIMIT 1"
+        "SELECT NULL, extract(epoch FROM clock_timestamp() - prepared)::float8, textsend(database::text), "
+        "textsend(gid) FROM pg_prepared_xacts ORDER BY 2 DESC LIMIT 1"
     )
     rows = await catalog.rows(query)
     if not rows:
         return None
-    pid, age_s, of, gid = rows[0]
+    pid, age_s, *names = rows[0]
+    of, gid = (name if name is None else name.decode(errors="replace") for name in names)
     if pid is None:
         quoted = sql.Literal(gid).as_string()
         return OpenTransaction(

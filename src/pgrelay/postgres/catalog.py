@@ -281,10 +281,21 @@ class Catalog:
         """Whether the server is a standby."""
         return bool((await self.rows(sql.SQL("SELECT pg_is_in_recovery()")))[0][0])
 
-    async def next_xid(self) -> int:
-        """The next xid, of 64 bits; transactions that have begun have earlier ones. Since PostgreSQL 13."""
-        query = sql.SQL("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
-        return int((await self.rows(query))[0][0])
+    async def xid_after_prepared(self) -> int:
+        """An xid of 64 bits: transactions that have ended or are prepared have earlier ones.
+
+        Those that run may have later ones. Since PostgreSQL 13; a standby does not know what is prepared.
+        """
+        # The snapshot's end is right after the last transaction that has ended, not after the last one.
+        query = sql.SQL(
+            "SELECT pg_snapshot_xmax(pg_current_snapshot())::text, "
+            "ARRAY(SELECT transaction::text FROM pg_prepared_xacts)"
+        )
+        [(ended, prepared)] = await self.rows(query)
+        end = int(ended)
+        # Of 32 bits; less than half of them lie ahead of any transaction.
+        ahead = ((int(xid) - end) & 0xFFFFFFFF for xid in prepared)
+        return max([end, *(end + by + 1 for by in ahead if by < 1 << 31)])
 
     async def server_started_us(self) -> int:
         """When the server was started, in microseconds since 1970."""

@@ -42,7 +42,10 @@ class Upstream:
         Raises StandbyNotReady if the server is a standby that has not replayed that far yet; PositionError if
         only the history of its timeline could tell, and the server lacks it.
         """
-        check_reached(delivered.reaches, await self.wal_end(), standby=self.primary is None)
+        wal_end = await self.wal_end()
+        if self.primary is not None and delivered.timeline is not None:
+            check_timeline(delivered.timeline, delivered.reaches, self.primary)
+        check_reached(delivered.reaches, wal_end, standby=self.primary is None)
         check_skips_nothing(self.slot_lsn, delivered.lsn)
         if self.primary is not None and delivered.timeline is not None:
             check_received(delivered.timeline, delivered.timeline_began, delivered.reaches, self.primary)
@@ -98,6 +101,19 @@ def began_at(primary: System) -> int | None:
     return None if primary.history is None else primary.history.began_at(primary.timeline)
 
 
+def check_timeline(timeline: int, relayed_lsn: int, primary: System) -> None:
+    """Refuse a server whose timeline was left before what was relayed of `timeline`. Raises GapError.
+
+    Checked before the end of its WAL, from which such a server would pass for one restored from a backup.
+    """
+    if primary.timeline < timeline:
+        raise GapError(
+            f"the server is on timeline {primary.timeline}, but we have relayed up to "
+            f"{format_lsn(relayed_lsn)} of timeline {timeline}: it may be an old primary that a promoted "
+            f"standby replaced; point source.dsn at the new primary, or {BEGIN_ANEW}"
+        )
+
+
 def check_received(timeline: int, began: int | None, relayed_lsn: int, primary: System) -> None:
     """Refuse a server that never received all that was relayed of `timeline`. Raises GapError, PositionError.
 
@@ -106,12 +122,7 @@ def check_received(timeline: int, began: int | None, relayed_lsn: int, primary: 
     promoted from one timeline begin different timelines of the same number.
     """
     now, history = primary.timeline, primary.history
-    if now < timeline:
-        raise GapError(
-            f"the server is on timeline {now}, but we have relayed up to {format_lsn(relayed_lsn)} of "
-            f"timeline {timeline}: it may be an old primary that a promoted standby replaced; point "
-            f"source.dsn at the new primary, or {BEGIN_ANEW}"
-        )
+    check_timeline(timeline, relayed_lsn, primary)
     if history is None:
         if now == timeline:
             return

@@ -98,6 +98,7 @@ class Observer:
         self._standing: tuple[int, int] | None = None
         self._stands_since = 0.0
         self._stalled: _Stall | None = None
+        self._shown = ""  # why nothing flows
         self._need: Need | None = None
         self._needed_since = 0.0
         self._recovering = False
@@ -132,6 +133,8 @@ class Observer:
             return
         if self._recovering:
             self._health.waiting("learning from Kafka what was delivered")
+        elif self._stalled is not None:
+            self._health.waiting(self._shown)  # a new stream to Postgres is no answer
         else:
             self._health.streaming()
 
@@ -229,6 +232,7 @@ class Observer:
 
     def _stall(self, stall: _Stall, shown: str, **details: object) -> None:
         """Show why nothing flows, and log it once, with the details."""
+        self._shown = shown
         self._health.waiting(shown)
         if self._stalled is None:
             self._stalled = stall

@@ -4,7 +4,14 @@ from pgrelay.errors import BEGIN_ANEW, GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.postgres.catalog import Slot
 from pgrelay.postgres.source import System
-from pgrelay.relay.gap_checks import began_at, check_reached, check_received, check_skips_nothing, unpromoted
+from pgrelay.relay.gap_checks import (
+    began_at,
+    check_reached,
+    check_received,
+    check_skips_nothing,
+    check_timeline,
+    unpromoted,
+)
 
 
 class ResumePoint:
@@ -45,6 +52,8 @@ class ResumePoint:
             )
         if standby and not self._standby:
             raise unpromoted("and we have streamed from its primary")
+        if not standby and not self._standby:
+            check_timeline(self.system.timeline, self.relayed_lsn, system)
         check_reached(self.relayed_lsn, system.wal_end, standby)
 
     def check_history(self, system: System) -> None:

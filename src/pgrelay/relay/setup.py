@@ -70,10 +70,11 @@ def waited_for(standby: bool) -> str:
     """What a server waits for before it has created a slot, with the cure if that takes long."""
     if standby:
         return (
-            "the transactions that run on the primary now, which its pg_stat_activity has, and for it to log "
-            "that they have ended; after that, SELECT pg_log_standby_snapshot() there hastens it"
+            "the transactions that run on the primary now, which its pg_stat_activity and "
+            "pg_prepared_xacts have, and for it to log that they have ended; after that, "
+            "SELECT pg_log_standby_snapshot() there hastens it"
         )
-    return "the transactions that run now; pg_stat_activity has them"
+    return "the transactions that run now; pg_stat_activity and pg_prepared_xacts have them"
 
 
 async def make_slot(catalog: Catalog, config: SourceConfig, waits_for: str) -> Slot:

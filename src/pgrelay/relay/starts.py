@@ -222,7 +222,7 @@ class Starts:
         # Before the spool is opened: it stays open until the session closes it.
         status_interval_s = await _status_interval_s(catalog, config)
         two_phase = config.source.two_phase or slot.two_phase
-        first_xid = await catalog.next_xid() if two_phase else None
+        first_xid = await catalog.xid_after_prepared() if two_phase and not server.standby else None
         records = record_options(
             config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
         )

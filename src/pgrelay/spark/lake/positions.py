@@ -35,13 +35,13 @@ _SYSTEMID: Final = "pgrelay.systemid"
 _SCHEMA: Final = "pgrelay.schema"
 
 # The property of the table beside it: the `mark_of` all that is applied, the writer of the property, and a
-# version of the target that has all this. Before a commit that must not be made twice: also its mark. After
-# two writers wrote at once: also that, for ever.
+# version of the target that has all this. Before a commit that must not be made twice: also its mark.
 _APPLIED: Final = "pgrelay.applied"
 _WRITER: Final = "writer"
 _NEXT: Final = "next"
 _SINCE: Final = "since"
-_SPOILT: Final = "spoilt"
+# Another, after two writers wrote at once; whoever finds the target equal to Postgres's table takes it away.
+_SPOILT: Final = "pgrelay.spoilt"
 _NO_ROWS: Final = StructType().add("topic", StringType())
 
 _START: Final[Position] = (0, 0)
@@ -145,11 +145,9 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     _refuse_other(properties.get(_TOPIC), target, schema.topic)
     lsn, seq = properties[_SCHEMA].split("/")
     positions.schema_position = (int(lsn), int(seq))
-    positions.kept = _kept(target)
+    positions.kept = _kept(target, schema.topic)
     _take(positions.kept, positions)
     told = _parsed(positions.kept)
-    if _SPOILT in told:
-        raise _spoilt(f"{schema.topic}: two mirrors wrote to {target.name}", target)
     positions.since = told.get(_SINCE)
     _refuse_undone(target, positions)
     if _NEXT in told:
@@ -243,7 +241,7 @@ def refuse_other_writer(target: LakeTable, positions: Positions) -> None:
 
 
 def _refuse_overtaken(target: LakeTable, positions: Positions) -> None:
-    if (kept := _kept(target)) != positions.kept:
+    if (kept := _kept(target, positions.topic)) != positions.kept:
         if kept is None:
             raise dropped(target, positions)
         raise PgrelayError(f"{_other_writer(target, positions, kept)}: {_END_ONE}")
@@ -281,18 +279,17 @@ def announce(target: LakeTable, positions: Positions, mark: str) -> None:
 def write_positions(target: LakeTable, positions: Positions) -> None:
     """Remember the positions, after their changes were written.
 
-    Raises PgrelayError if another writer did so meanwhile. That is a SetupError, here and at every start from
-    now on, if the other got further, or if this one's commit was announced: its rows may have been written
-    after the other's. Also if the positions were dropped.
+    Raises PgrelayError if another writer did so meanwhile. That is a SetupError, for both and at every start
+    from now on, if the other got further, or if this one's commit was announced: its rows may have been
+    written after the other's. Also if the positions were dropped.
     """
-    if (kept := _kept(target)) != positions.kept:
+    if (kept := _kept(target, positions.topic)) != positions.kept:
         if kept is None:
             raise dropped(target, positions)
         told = _other_writer(target, positions, kept)
         if not (_NEXT in _parsed(positions.kept) or _of(kept, positions.topic).is_beyond(positions)):
             raise PgrelayError(f"{told}: {_END_ONE}")
-        spoilt = {**_parsed(kept), _SPOILT: True}
-        positions_table(target).set_properties({_APPLIED: json.dumps(spoilt)})
+        positions_table(target).set_properties({_SPOILT: "true"})
         raise _spoilt(f"{told}, and both wrote", target)
     positions.since = target.version()
     _keep(target, positions)
@@ -301,7 +298,9 @@ def write_positions(target: LakeTable, positions: Positions) -> None:
 def _spoilt(told: str, target: LakeTable) -> SetupError:
     return SetupError(
         f"{told} at once, so that deleted rows may be back, or rows without a key be added or deleted twice: "
-        f"{_END_ONE}, and fill the target again, with a new checkpoint, after {drop_call(target)}"
+        "end one of the two; if the target equals Postgres's table then, ALTER TABLE "
+        f"{positions_table(target).name} UNSET TBLPROPERTIES ('{_SPOILT}'), and otherwise fill it again, "
+        f"with a new checkpoint, after {drop_call(target)}"
     )
 
 
@@ -333,15 +332,22 @@ def _highest(positions: Positions) -> str:
     return format_lsn(max((lsn for lsn, _ in positions.applied.values()), default=0))
 
 
-def _kept(target: LakeTable) -> str | None:
+def _kept(target: LakeTable, topic: str) -> str | None:
+    """The property beside the target; None if it was never written.
+
+    Raises SetupError if two wrote at once.
+    """
     beside = positions_table(target)
     try:
-        return beside.properties().get(_APPLIED)
+        told = beside.properties()
     except AnalysisException:
         # Not asked before: twice a batch, that costs Delta as much as the properties do.
         if beside.exists():
             raise
         return None
+    if _SPOILT in told:
+        raise _spoilt(f"{topic}: two mirrors wrote to {target.name}", target)
+    return told.get(_APPLIED)
 
 
 def _keep(target: LakeTable, positions: Positions, more: Mapping[str, Any] = MappingProxyType({})) -> None:
