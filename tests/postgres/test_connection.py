@@ -196,6 +196,10 @@ async def test_an_environment_variable_that_never_works_is_a_setup_error(
         ),
         ('FATAL:  permission denied for database "shop"', "GRANT CONNECT ON DATABASE"),
         (
+            "FATAL:  conversion between UTF8 and MULE_INTERNAL is not supported",
+            "a database in another encoding",
+        ),
+        (
             'FATAL:  permission denied to set role "x", CONTEXT:  PL/pgSQL function f() line 1 at RAISE',
             "look into what the database runs at a login",
         ),

@@ -211,7 +211,8 @@ def query_error(error: psycopg.Error) -> PgrelayError:
     if error.sqlstate in _NO_UTF_8:
         # These queries read no rows of users' tables.
         return SetupError(
-            f"the server can't send a name: {one_line(error)}; rename the table or column that is not UTF-8"
+            f"the server can't send a name: {one_line(error)}; rename the table, column or type that is not "
+            "UTF-8"
         )
     return server_error(error.sqlstate, one_line(error))
 

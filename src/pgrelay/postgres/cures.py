@@ -32,8 +32,10 @@ _UNMET: Final = ("authentication method requirement", "channel binding")
 # A line in pg_hba.conf that says reject. If no line matches, the text is `no pg_hba.conf entry`.
 _REJECTED: Final = ("pg_hba.conf rejects",)
 _POOLER: Final = ("unsupported startup parameter", "replication connections are not")
+# The server's encoding has no way to ours; MULE_INTERNAL is the only one.
+_NO_WAY_TO_UTF_8: Final = ("conversion between UTF8 and",)
 # What no later try cures.
-MISTAKES: Final = _BAD_PARAMETERS + _BAD_OPTIONS + _BAD_KEY + _UNMET + _REJECTED + _POOLER
+MISTAKES: Final = _BAD_PARAMETERS + _BAD_OPTIONS + _BAD_KEY + _UNMET + _REJECTED + _POOLER + _NO_WAY_TO_UTF_8
 
 # Parts of libpq's or the server's text, and what to do about it; the first match counts. No cure has a
 # semicolon: the last one in a message separates its cure.
@@ -63,6 +65,7 @@ _CURES: Final = (
         "add to pg_hba.conf, ahead of any line that rejects us: host {database} {user} <our address>/32 "
         "scram-sha-256, then SELECT pg_reload_conf()",
     ),
+    (_NO_WAY_TO_UTF_8, "move the data to a database in another encoding, such as UTF8"),
     (_BAD_OPTIONS, "correct options in source.dsn, or PGOPTIONS"),
     (_BAD_PARAMETERS, "correct that parameter in source.dsn, or the PG* variable that gives it"),
     (
