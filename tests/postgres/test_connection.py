@@ -84,7 +84,7 @@ def test_a_name_that_is_not_utf8_is_a_setup_error() -> None:
     assert type(error) is SetupError
     assert str(error) == (
         'the server can\'t send a name: invalid byte sequence for encoding "UTF8": 0xfc; '
-        "rename the table or column that is not UTF-8"
+        "rename the table, column or type that is not UTF-8"
     )
 
 
