@@ -27,11 +27,11 @@ ID = Column("id", "int4", key=True, encoding="integer")
     [
         (
             "ADD CONSTRAINT few CHECK (id < 5)",
-            ".*CHECK constraint few .*; rows stay as Postgres has them: drop the target's constraint",
+            ".*CHECK constraint few .*; rows stay as Postgres has them: drop the table's constraint",
         ),
         (
             "SET TBLPROPERTIES ('delta.appendOnly' = 'true')",
-            ".*only allow appends.*; set delta.appendOnly of the target to false",
+            ".*only allow appends.*; set delta.appendOnly of the table to false",
         ),
     ],
 )
@@ -131,7 +131,7 @@ def test_starting_offsets_that_leave_a_partition_out_are_told_with_the_cure() ->
     told = "[STREAM_FAILED] assertion failed: If startingOffsets contains specific offsets, you must specify"
     error = pg.query_error(StreamingQueryException(told + " all TopicPartitions.\nUse -1 for latest, -2 for"))
     assert type(error) is SetupError
-    assert str(error).startswith("startingOffsets: Spark begins at them only if they name every partition")
+    assert str(error).startswith("startingOffsets: Spark begins at them only if they name exactly")
 
 
 def test_a_query_that_has_not_failed_has_no_error() -> None:

@@ -286,15 +286,12 @@ class Catalog:
 
         Those that run may have later ones. Since PostgreSQL 13; a standby does not know what is prepared.
         """
-        # The snapshot's end is right after the last transaction that has ended, not after the last one.
-        query = sql.SQL(
-            "SELECT pg_snapshot_xmax(pg_current_snapshot())::text, "
-            "ARRAY(SELECT transaction::text FROM pg_prepared_xacts)"
-        )
-        [(ended, prepared)] = await self.rows(query)
-        end = int(ended)
+        # The snapshot's end is right after the last transaction that has ended, not after the last one. It is
+        # asked for later: what is prepared no more by then has ended.
+        prepared = await self.rows(sql.SQL("SELECT transaction::text FROM pg_prepared_xacts"))
+        end = int((await self.rows(sql.SQL("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")))[0][0])
         # Of 32 bits; less than half of them lie ahead of any transaction.
-        ahead = ((int(xid) - end) & 0xFFFFFFFF for xid in prepared)
+        ahead = ((int(xid) - end) & 0xFFFFFFFF for (xid,) in prepared)
         return max([end, *(end + by + 1 for by in ahead if by < 1 << 31)])
 
     async def server_started_us(self) -> int:

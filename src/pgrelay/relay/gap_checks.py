@@ -119,10 +119,9 @@ def check_received(timeline: int, began: int | None, relayed_lsn: int, primary: 
 
     The length of its WAL proves nothing: it may have written other changes at the same LSNs since. `began` is
     where that timeline branched off the previous one, None if unknown. It is needed because two standbys
-    promoted from one timeline begin different timelines of the same number.
+    promoted from one timeline begin different timelines of the same number. `check_timeline` comes first.
     """
     now, history = primary.timeline, primary.history
-    check_timeline(timeline, relayed_lsn, primary)
     if history is None:
         if now == timeline:
             return

@@ -134,7 +134,7 @@ class Observer:
         if self._recovering:
             self._health.waiting("learning from Kafka what was delivered")
         elif self._stalled is not None:
-            self._health.waiting(self._shown)  # a new stream to Postgres is no answer
+            self._health.waiting(self._shown)  # a new stream from Postgres is no acknowledgement
         else:
             self._health.streaming()
 

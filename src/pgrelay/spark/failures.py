@@ -16,8 +16,8 @@ from pgrelay.printable import printable
 
 # Delta's error conditions, and what ends them.
 _SET_BY_SOMEBODY: Final = {
-    "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]": "rows stay as Postgres has them: drop the target's constraint",
-    "[DELTA_CANNOT_MODIFY_APPEND_ONLY]": "set delta.appendOnly of the target to false",
+    "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]": "rows stay as Postgres has them: drop the table's constraint",
+    "[DELTA_CANNOT_MODIFY_APPEND_ONLY]": "set delta.appendOnly of the table to false",
 }
 
 

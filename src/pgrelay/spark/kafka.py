@@ -35,7 +35,6 @@ _KNOWN: Final = (
     *("failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger"),
     *("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "includeHeaders"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
-    *("subscribe", "subscribePattern", "assign"),
 )
 # In lower case, since Spark's options are the same in either.
 _OFFSETS: Final = ("startingoffsets", "endingoffsets")
@@ -81,8 +80,6 @@ def refuse_mistaken(servers: str, options: Mapping[str, str] | None, *, streamin
 
 def _mistake(option: str, value: object, streaming: bool) -> str | None:
     """What is wrong with an option, and the cure; None if nothing is known to be."""
-    if (near := _meant(option)) is not None:
-        return f"Spark's Kafka source has no such option: did you mean {near}?"
     if option in _TOPICS:
         return "the topics are arguments of the call: leave it out"
     if streaming and option.startswith("ending"):
@@ -97,7 +94,8 @@ def _mistake(option: str, value: object, streaming: bool) -> str | None:
             f"{value!r} is neither earliest, latest nor offsets by topic and partition: write them in JSON, "
             """as '{"app.public.orders": {"0": 17}}'"""
         )
-    return None
+    near = _meant(option)
+    return None if near is None else f"Spark's Kafka source has no such option: did you mean {near}?"
 
 
 def _meant(option: str) -> str | None:

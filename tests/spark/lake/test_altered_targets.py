@@ -160,6 +160,24 @@ def test_a_target_that_iceberg_copies_on_write_takes_changes_of_whole_rows(
     assert rows(altered.table.rows()) == {("a",): 1}
 
 
+def test_a_target_that_iceberg_copies_on_write_sets_aside_an_update_that_lacks_its_row(
+    spark: SparkSession, target: str
+) -> None:
+    schema, aside = table(TOPIC, ID, NAME, BIG), f"{target}_aside"
+    lake, kept = (lake_table(spark, name, "iceberg") for name in (target, aside))
+    written = [change("c", 10, after={"id": 1, "name": "a", "big": "x"})]
+    for number in (1, 2):  # the second finds both tables there
+        written.append(change("u", 10 + number, after={"id": 1, "name": "b"}, unchanged=["big"]))
+        written.append(change("u", 10 + number, 1, after={"id": 7, "name": "b"}, unchanged=["big"]))
+        if number == 2:
+            spark.sql(f"ALTER TABLE {lake.name} SET TBLPROPERTIES ({COPYING})")
+            spark.sql(f"ALTER TABLE {kept.name} SET TBLPROPERTIES ({COPYING})")
+        changes = changes_of(spark, schema, written)
+        pg.apply_changes(changes, target, schema=schema, using="iceberg", corrupt_to=aside)
+    assert rows(lake.rows()) == {(1, "b", "x"): 1}
+    assert rows(kept.rows(), "offset") == {(2,): 1, (4,): 1}
+
+
 def test_a_history_that_iceberg_copies_on_write_ends_versions(spark: SparkSession, target: str) -> None:
     schema = table(TOPIC, ID, NAME)
     lake = lake_table(spark, target, "iceberg")

@@ -357,7 +357,7 @@ class Target:
         of_keys = keyed_rows(changes, schema, moved=summary.moved, more=PLACE).where(~F.col(DELETED))
         records = of_keys.join(missing.select(*map(quoted, keys)), keys, "left_semi")
         set_aside(self.rejects, records.withColumn("corrupt", why_missing()))
-        return rows.join(missing.select(*map(quoted, keys)), keys, "left_anti")
+        return self.table.source(rows.join(missing.select(*map(quoted, keys)), keys, "left_anti"))
 
 
 def _better_cure(reason: str) -> str:

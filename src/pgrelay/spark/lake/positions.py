@@ -40,8 +40,6 @@ _APPLIED: Final = "pgrelay.applied"
 _WRITER: Final = "writer"
 _NEXT: Final = "next"
 _SINCE: Final = "since"
-# Another, after two writers wrote at once; whoever finds the target equal to Postgres's table takes it away.
-_SPOILT: Final = "pgrelay.spoilt"
 _NO_ROWS: Final = StructType().add("topic", StringType())
 
 _START: Final[Position] = (0, 0)
@@ -145,7 +143,7 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     _refuse_other(properties.get(_TOPIC), target, schema.topic)
     lsn, seq = properties[_SCHEMA].split("/")
     positions.schema_position = (int(lsn), int(seq))
-    positions.kept = _kept(target, schema.topic)
+    positions.kept = _kept(target)
     _take(positions.kept, positions)
     told = _parsed(positions.kept)
     positions.since = told.get(_SINCE)
@@ -241,7 +239,7 @@ def refuse_other_writer(target: LakeTable, positions: Positions) -> None:
 
 
 def _refuse_overtaken(target: LakeTable, positions: Positions) -> None:
-    if (kept := _kept(target, positions.topic)) != positions.kept:
+    if (kept := _kept(target)) != positions.kept:
         if kept is None:
             raise dropped(target, positions)
         raise PgrelayError(f"{_other_writer(target, positions, kept)}: {_END_ONE}")
@@ -253,16 +251,22 @@ def _refuse_undone(target: LakeTable, positions: Positions) -> None:
     if positions.since not in (None, version) and was_undone(target, positions.since):
         raise SetupError(
             f"{positions.topic}: {target.name} was replaced or put back to an earlier version, and lacks "
-            f"what the mirror had applied to it, up to LSN {_highest(positions)}: put it back to version "
-            f"{positions.since}, or fill it again, with a new checkpoint, after {drop_call(target)}"
+            f"what the mirror had applied to it, up to LSN {_highest(positions)}: put it back, by "
+            f"{target.way_back(positions.since)}, or fill it again, with a new checkpoint, after "
+            f"{drop_call(target)}"
         )
     positions.since = version
 
 
 def expect_replacement(target: LakeTable, positions: Positions) -> None:
-    """Note that the target will be replaced by this mirror, even if it is killed right after."""
+    """Note that the target will be replaced by this mirror, even if it is killed right after.
+
+    Raises PgrelayError if another writer has changed the positions.
+    """
+    _refuse_overtaken(target, positions)
     positions.since = None
     _keep(target, positions)
+    _refuse_overtaken(target, positions)
 
 
 def announce(target: LakeTable, positions: Positions, mark: str) -> None:
@@ -279,29 +283,23 @@ def announce(target: LakeTable, positions: Positions, mark: str) -> None:
 def write_positions(target: LakeTable, positions: Positions) -> None:
     """Remember the positions, after their changes were written.
 
-    Raises PgrelayError if another writer did so meanwhile. That is a SetupError, for both and at every start
-    from now on, if the other got further, or if this one's commit was announced: its rows may have been
-    written after the other's. Also if the positions were dropped.
+    Raises PgrelayError if another writer did so meanwhile. That is a SetupError if the other got further, or
+    if this one's commit was announced: its rows may have been written after the other's. Also if the
+    positions were dropped.
     """
-    if (kept := _kept(target, positions.topic)) != positions.kept:
+    if (kept := _kept(target)) != positions.kept:
         if kept is None:
             raise dropped(target, positions)
         told = _other_writer(target, positions, kept)
         if not (_NEXT in _parsed(positions.kept) or _of(kept, positions.topic).is_beyond(positions)):
             raise PgrelayError(f"{told}: {_END_ONE}")
-        positions_table(target).set_properties({_SPOILT: "true"})
-        raise _spoilt(f"{told}, and both wrote", target)
+        raise SetupError(
+            f"{told}, and both wrote just now, so that deleted rows may be back, or rows without a key be "
+            f"added or deleted twice: {_END_ONE}, and fill the target again, with a new checkpoint, after "
+            f"{drop_call(target)}"
+        )
     positions.since = target.version()
     _keep(target, positions)
-
-
-def _spoilt(told: str, target: LakeTable) -> SetupError:
-    return SetupError(
-        f"{told} at once, so that deleted rows may be back, or rows without a key be added or deleted twice: "
-        "end one of the two; if the target equals Postgres's table then, ALTER TABLE "
-        f"{positions_table(target).name} UNSET TBLPROPERTIES ('{_SPOILT}'), and otherwise fill it again, "
-        f"with a new checkpoint, after {drop_call(target)}"
-    )
 
 
 def dropped(target: LakeTable, positions: Positions) -> SetupError:
@@ -332,22 +330,15 @@ def _highest(positions: Positions) -> str:
     return format_lsn(max((lsn for lsn, _ in positions.applied.values()), default=0))
 
 
-def _kept(target: LakeTable, topic: str) -> str | None:
-    """The property beside the target; None if it was never written.
-
-    Raises SetupError if two wrote at once.
-    """
+def _kept(target: LakeTable) -> str | None:
     beside = positions_table(target)
     try:
-        told = beside.properties()
+        return beside.properties().get(_APPLIED)
     except AnalysisException:
         # Not asked before: twice a batch, that costs Delta as much as the properties do.
         if beside.exists():
             raise
         return None
-    if _SPOILT in told:
-        raise _spoilt(f"{topic}: two mirrors wrote to {target.name}", target)
-    return told.get(_APPLIED)
 
 
 def _keep(target: LakeTable, positions: Positions, more: Mapping[str, Any] = MappingProxyType({})) -> None:

@@ -49,5 +49,5 @@ def set_aside(rejects: LakeTable, records: DataFrame) -> None:
             " ON t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"
             " AND t.corrupt = s.corrupt"
             f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})",
-            records=records.select(*_TABLE.names),
+            records=rejects.source(records.select(*_TABLE.names)),
         )

@@ -236,16 +236,25 @@ class LakeTable:
         given = ", ".join([f"table => {literal(f'`{name}')}", *arguments])
         self.spark.sql(f"CALL {catalog}`.system.{procedure}({given})")
 
+    def way_back(self, version: int) -> str:
+        """The statement that puts the table to a version, whether that is an earlier one or a later one."""
+        if self.using == "delta":
+            return f"RESTORE TABLE {self.name} TO VERSION AS OF {version}"
+        catalog, _, name = self.name.partition("`.`")
+        return f"CALL {catalog}`.system.set_current_snapshot({literal(f'`{name}')}, {version})"
+
     def expire(self, until: datetime) -> None:
         """Delete Iceberg's snapshots from before a moment, in UTC, and the files that only they need."""
         self.call("expire_snapshots", f"older_than => TIMESTAMP '{until:%Y-%m-%d %H:%M:%S.%f}+00:00'")
 
     def source(self, rows: DataFrame) -> DataFrame:
-        """Rows that were read from this table in part, as the source of a MERGE into it."""
+        """Rows that were read from tables of the lake, such as this one, as the source of a MERGE into it."""
         # Spark 4.1 has no plan for such a source where it looks for the files to copy.
         mode = "write.merge.mode"
-        copies = self.using == "iceberg" and self.properties().get(mode, "copy-on-write") == "copy-on-write"
-        return rows.localCheckpoint() if copies else rows
+        copies = "copy-on-write"
+        if self.using == "iceberg" and self.properties().get(mode, copies).lower() == copies:
+            return rows.localCheckpoint()
+        return rows
 
     def run(self, statement: str, **sources: DataFrame) -> None:
         """Run a statement in which `{name}` stands for each of the data frames."""

@@ -42,8 +42,8 @@ def query_error(error: StreamingQueryException | PgrelayError | None) -> Pgrelay
         )
     if not found and _INCOMPLETE in text:
         return SetupError(
-            "startingOffsets: Spark begins at them only if they name every partition of every topic: write "
-            "-2 for a partition's beginning, -1 for its end"
+            "startingOffsets: Spark begins at them only if they name exactly the partitions that there are: "
+            "write -2 for a partition's beginning, -1 for its end, and leave out topics that do not exist yet"
         )
     if not found:
         return PgrelayError(f"the query failed: {cause(error)}")
