@@ -42,10 +42,9 @@ class Upstream:
         Raises StandbyNotReady if the server is a standby that has not replayed that far yet; PositionError if
         only the history of its timeline could tell, and the server lacks it.
         """
-        wal_end = await self.wal_end()
         if self.primary is not None and delivered.timeline is not None:
             check_timeline(delivered.timeline, delivered.reaches, self.primary)
-        check_reached(delivered.reaches, wal_end, standby=self.primary is None)
+        check_reached(delivered.reaches, await self.wal_end(), standby=self.primary is None)
         check_skips_nothing(self.slot_lsn, delivered.lsn)
         if self.primary is not None and delivered.timeline is not None:
             check_received(delivered.timeline, delivered.timeline_began, delivered.reaches, self.primary)

@@ -50,9 +50,9 @@ class ResumePoint:
                 f"source.dsn leads to cluster {system.systemid} now, but led to {self.system.systemid}; "
                 f"point it at the old one, or {BEGIN_ANEW}"
             )
-        if standby and not self._standby:
-            raise unpromoted("and we have streamed from its primary")
-        if not standby and not self._standby:
+        if not self._standby:
+            if standby:
+                raise unpromoted("and we have streamed from its primary")
             check_timeline(self.system.timeline, self.relayed_lsn, system)
         check_reached(self.relayed_lsn, system.wal_end, standby)
 

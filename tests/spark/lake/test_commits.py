@@ -22,10 +22,7 @@ both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
 
 
 def put_back(table: LakeTable, version: int) -> None:
-    if table.using == "delta":
-        table.spark.sql(f"RESTORE TABLE {table.name} TO VERSION AS OF {version}")
-    else:
-        table.call("set_current_snapshot", f"snapshot_id => {version}")
+    table.spark.sql(table.way_back(version))
 
 
 class Lake:

@@ -232,16 +232,18 @@ class LakeTable:
 
     def call(self, procedure: str, *arguments: str) -> None:
         """Call one of Iceberg's procedures, which are in the table's catalog."""
+        self.spark.sql(self._calling(procedure, *arguments))
+
+    def _calling(self, procedure: str, *arguments: str) -> str:
         catalog, _, name = self.name.partition("`.`")
         given = ", ".join([f"table => {literal(f'`{name}')}", *arguments])
-        self.spark.sql(f"CALL {catalog}`.system.{procedure}({given})")
+        return f"CALL {catalog}`.system.{procedure}({given})"
 
     def way_back(self, version: int) -> str:
         """The statement that puts the table to a version, whether that is an earlier one or a later one."""
         if self.using == "delta":
             return f"RESTORE TABLE {self.name} TO VERSION AS OF {version}"
-        catalog, _, name = self.name.partition("`.`")
-        return f"CALL {catalog}`.system.set_current_snapshot({literal(f'`{name}')}, {version})"
+        return self._calling("set_current_snapshot", f"snapshot_id => {version}")
 
     def expire(self, until: datetime) -> None:
         """Delete Iceberg's snapshots from before a moment, in UTC, and the files that only they need."""
@@ -250,9 +252,8 @@ class LakeTable:
     def source(self, rows: DataFrame) -> DataFrame:
         """Rows that were read from tables of the lake, such as this one, as the source of a MERGE into it."""
         # Spark 4.1 has no plan for such a source where it looks for the files to copy.
-        mode = "write.merge.mode"
-        copies = "copy-on-write"
-        if self.using == "iceberg" and self.properties().get(mode, copies).lower() == copies:
+        copies = "copy-on-write"  # Iceberg's default
+        if self.using == "iceberg" and self.properties().get("write.merge.mode", copies).lower() == copies:
             return rows.localCheckpoint()
         return rows
 

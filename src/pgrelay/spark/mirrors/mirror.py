@@ -169,21 +169,21 @@ def _targets(
             f"tables={tables!r}: give a target for each topic, {{'app.public.orders': 'lake.orders'}}"
         )
     taken = dict[str, str]()  # the topic, by the target's plain name
-    for topic, target in tables.items():
+    found = {topic: lake_table(spark, target, using) for topic, target in tables.items()}
+    for topic, table in found.items():
         if not isinstance(topic, str) or not topic:
             raise SetupError(f"tables: {topic!r} is no topic: write its name")
-        other = taken.setdefault(lake_table(spark, target, using).plain_name(), topic)
+        other = taken.setdefault(table.plain_name(), topic)
         if other != topic:
             raise SetupError(
-                f"two topics share a target: {other} has {tables[other]} and {topic} has {target}, which are "
-                "one table: name another for one of them"
+                f"two topics share a target: {other} has {tables[other]} and {topic} has {tables[topic]}, "
+                "which are one table: name another for one of them"
             )
-    for target in tables.values():
-        beside = positions_table(lake_table(spark, target, using))
-        if topic_there := taken.get(beside.plain_name()):
+    for topic, table in found.items():
+        if topic_there := taken.get(positions_table(table).plain_name()):
             raise SetupError(
                 f"{tables[topic_there]}, the target of {topic_there}, is where the mirror keeps what it has "
-                f"applied to {target}: name another"
+                f"applied to {tables[topic]}: name another"
             )
     if corrupt_to:
         rejects = lake_table(spark, corrupt_to, using)
