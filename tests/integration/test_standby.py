@@ -69,8 +69,9 @@ def test_a_failover_slot_goes_on_after_promotion(
         # The relay does not get what the standby has not received.
         standby.stop()
         database.execute("INSERT INTO t VALUES (99)")
-        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'WaitForStandbyConfirmation'"
-        wait_until(lambda: ask(database, waits) is not None, "the walsender to wait for the standby", 60)
+        shown = 503, "Postgres waits for a standby of synchronized_standby_slots\n"
+        relay.wait_for(lambda: relay.get("/readyz") == shown, "/readyz to say so")
+        assert f"gets no changes while no standby reads {SLOT}" in relay.command("check").stdout
         primary.stop("immediate")
 
         standby.start()

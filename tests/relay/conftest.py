@@ -1,10 +1,22 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that stands still until a test moves it, and an observer."""
 
 import pytest
 
+from pgrelay.relay.observer import Observer
+from pgrelay.status.health import Health
 from tests.clock import Clock
+from tests.relay.observed import Watching
 
-_TIMED = ("backoff", "confirmations", "exactly_once", "observer", "positions", "renames", "server_poll")
+_TIMED = (
+    "backoff",
+    "confirmations",
+    "exactly_once",
+    "observer",
+    "positions",
+    "renames",
+    "server_poll",
+    "stalls",
+)
 
 
 @pytest.fixture
@@ -13,3 +25,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     for module in _TIMED:
         monkeypatch.setattr(f"pgrelay.relay.{module}.time", clock)
     return clock
+
+
+@pytest.fixture
+def health() -> Health:
+    return Health()
+
+
+@pytest.fixture
+def observer(health: Health) -> Observer:
+    return Watching(health)

@@ -115,3 +115,17 @@ async def oldest_transaction(catalog: Catalog) -> OpenTransaction | None:
     return OpenTransaction(
         f"PID {pid} ({of or 'no name'})", age_s, f"end it, or SELECT pg_terminate_backend({pid})"
     )
+
+
+async def missing_standbys(catalog: Catalog) -> list[str]:
+    """The slots of synchronized_standby_slots that no standby reads now."""
+    if catalog.server_version < 170000:
+        return []
+    # The setting is a list of identifiers, and the names of slots have no upper case.
+    query = sql.SQL(
+        "SELECT name FROM (SELECT lower(btrim(listed, ' \"')) AS name "
+        "FROM regexp_split_to_table(current_setting('synchronized_standby_slots'), ',') AS listed) AS names "
+        "WHERE name <> '' AND NOT EXISTS (SELECT FROM pg_replication_slots "
+        "WHERE slot_name = name AND slot_type = 'physical' AND active) ORDER BY 1"
+    )
+    return [name for (name,) in await catalog.rows(query)]

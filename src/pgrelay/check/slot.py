@@ -11,7 +11,7 @@ from pgrelay.check.queries import OpenTransaction, Server
 from pgrelay.config import SourceConfig
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.figures import duration, size
-from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.catalog import STANDBY_CURE, Catalog, Slot
 from pgrelay.relay.setup import check_kind
 
 _GIB: Final = 1 << 30
@@ -42,12 +42,14 @@ async def slot_findings(
         # The slot was dropped since we looked it up.
         return absent(config, server, oldest, rate)
     reader = await queries.reader(catalog, slot.active_pid) if slot.active_pid else ""
+    missing = await queries.missing_standbys(catalog) if slot.failover and not server.standby else []
     return [
         taken(config.slot, slot.active_pid, reader),
         held(config.slot, slot, wal.retained, oldest),
         forecast(config.slot, server, wal.retained, wal.safe, rate),
         *idle(config.slot, server, slot),
         *two_phase_kept(config, slot),
+        *held_back(config.slot, missing),
     ]
 
 
@@ -178,5 +180,18 @@ def two_phase_kept(config: SourceConfig, slot: Slot) -> list[Finding]:
             f"slot {config.slot} has two-phase commit, though source.two_phase is false",
             "rows of prepared transactions wait in the spool, and are lost with it: a gap",
             "set source.two_phase: true and transactions.spool_dir; or copy the slot (docs/operations.md)",
+        )
+    ]
+
+
+def held_back(name: str, missing: list[str]) -> list[Finding]:
+    """A failover slot's reader waits for standbys; `missing` are the slots that none reads."""
+    if not missing:
+        return []
+    return [
+        warning(
+            f"slot {name} gets no changes while no standby reads {', '.join(missing)}",
+            "it has failover, and synchronized_standby_slots names slots that must have every change first",
+            STANDBY_CURE,
         )
     ]

@@ -40,6 +40,16 @@ OPERATIONS: Final = (
     "WHERE (to_jsonb(p) ->> ('pub' || operation))::boolean)"
 )
 
+# Of a row of pg_replication_slots. Our own processes are shown to us, whatever our rights.
+_AWAITS_STANDBY: Final = (
+    "failover AND EXISTS (SELECT FROM pg_stat_activity "
+    "WHERE pid = active_pid AND wait_event = 'WaitForStandbyConfirmation')"
+)
+
+STANDBY_CURE: Final = (
+    "start the standby; or take its slot out of synchronized_standby_slots, and SELECT pg_reload_conf()"
+)
+
 # pg_replication_slots.invalidation_reason, for people.
 _INVALIDATED: Final = {
     "wal_removed": "the server removed WAL that it needs (max_slot_wal_keep_size)",
@@ -59,6 +69,7 @@ class Slot:
     A `synced` slot was copied from a primary: it can be read only once the standby is promoted.
     `inactive_s`: for how many seconds nobody has read it; None before 17 and while somebody does.
     `two_phase`: prepared transactions come at their PREPARE, whatever the stream asks for.
+    `failover`: standbys copy it, and its reader gets nothing that those of synchronized_standby_slots lack.
     """
 
     plugin: str | None
@@ -72,6 +83,7 @@ class Slot:
     synced: bool = False
     inactive_s: float | None = None
     two_phase: bool = False
+    failover: bool = False
 
     @property
     def lost_because(self) -> str | None:
@@ -96,12 +108,14 @@ class SlotWal:
 
     `confirmed_lsn` and `restart_lsn` (from where it still needs WAL) are the slot's; None without a slot.
     `safe` is how many bytes may follow until the slot is lost; inf without a limit, as before 13.
+    `awaits_standby`: its reader is sent nothing now, until a standby of synchronized_standby_slots has it.
     """
 
     wal_end: int
     confirmed_lsn: int | None
     restart_lsn: int | None
     safe: float
+    awaits_standby: bool = False
 
     @property
     def retained(self) -> float:
@@ -201,6 +215,7 @@ class Catalog:
         """The slot as pg_replication_slots has it; None if there is none."""
         status = "wal_status" if self.server_version >= 130000 else "NULL"
         two_phase = "two_phase" if self.server_version >= 140000 else "false"
+        failover = "failover" if self.server_version >= 170000 else "false"
         since_16 = "NULL, false, NULL"
         if self.server_version >= 170000:
             inactive = "extract(epoch FROM clock_timestamp() - inactive_since)::float8"
@@ -210,8 +225,8 @@ class Catalog:
             since_16 = "CASE WHEN conflicting AND restart_lsn IS NOT NULL THEN 'conflict' END, false, NULL"
         query = sql.SQL(
             "SELECT plugin, slot_type, database, active_pid, confirmed_flush_lsn::text, "
-            "restart_lsn::text, {}, {}, {} FROM pg_replication_slots WHERE slot_name = %s"
-        ).format(sql.SQL(status), sql.SQL(since_16), sql.SQL(two_phase))
+            "restart_lsn::text, {}, {}, {}, {} FROM pg_replication_slots WHERE slot_name = %s"
+        ).format(sql.SQL(status), sql.SQL(since_16), sql.SQL(two_phase), sql.SQL(failover))
         rows = await self.rows(query, (name,))
         if not rows:
             return None
@@ -310,11 +325,12 @@ class Catalog:
     async def slot_wal(self, name: str) -> SlotWal:
         """What the server keeps for the slot, if there is one."""
         safe = "safe_wal_size, wal_status" if self.server_version >= 130000 else "NULL, NULL"
+        awaits = _AWAITS_STANDBY if self.server_version >= 170000 else "false"
         query = sql.SQL(
-            "SELECT wal_end::text, confirmed_flush_lsn::text, restart_lsn::text, slot_name IS NOT NULL, {} "
-            "FROM (SELECT {} AS wal_end) AS now LEFT JOIN pg_replication_slots ON slot_name = %s"
-        ).format(sql.SQL(safe), WAL_END)
-        [(wal_end, confirmed, restart, exists, safe_size, status)] = await self.rows(query, (name,))
+            "SELECT wal_end::text, confirmed_flush_lsn::text, restart_lsn::text, slot_name IS NOT NULL, "
+            "{}, {} FROM (SELECT {} AS wal_end) AS now LEFT JOIN pg_replication_slots ON slot_name = %s"
+        ).format(sql.SQL(awaits), sql.SQL(safe), WAL_END)
+        [(wal_end, confirmed, restart, exists, awaited, safe_size, status)] = await self.rows(query, (name,))
         if not exists:
             safe_wal = math.nan
         elif safe_size is None:
@@ -323,7 +339,7 @@ class Catalog:
         else:
             # Below 0 past the limit, until the next checkpoint.
             safe_wal = max(0.0, float(safe_size))
-        return SlotWal(parse_lsn(wal_end), _lsn(confirmed), _lsn(restart), safe_wal)
+        return SlotWal(parse_lsn(wal_end), _lsn(confirmed), _lsn(restart), safe_wal, bool(awaited))
 
 
 def _lsn(text: str | None) -> int | None:

@@ -1,0 +1,172 @@
+"""Whether an answer is late, of Kafka or of whoever else a session waits for: shown, and logged once."""
+
+import time
+from typing import Final, NamedTuple
+
+import structlog
+
+from pgrelay.encode.needs import FactsNeeded, Need
+from pgrelay.kafka.sink import Sink
+from pgrelay.postgres.catalog import STANDBY_CURE
+from pgrelay.relay.session import Session
+from pgrelay.status.health import Health
+
+_log = structlog.get_logger(__name__)
+
+# Kafka that acknowledges nothing for this long is away, not merely slow. The first applies if librdkafka
+# complains, the second if it does not: if a broker hangs, it complains only once a request has timed out.
+_TROUBLED_S: Final = 3.0
+_SILENT_S: Final = 10.0
+# The same for what the slot waits for while other records flow: many of them may be queued ahead of it.
+_LATE_S: Final = 30.0
+
+# After a reconnection: how soon a session meets again what the one before it waited for.
+_MEETS_AGAIN_S: Final = 3.0
+
+_POSITION_LATE: Final = f"no answer about the position for {_LATE_S:g} s; the slot does not move"
+_OLDEST_LATE: Final = (
+    f"no answer about the oldest records for {_LATE_S:g} s, but about others: is a partition unavailable, or "
+    "short of in-sync replicas? The slot does not move"
+)
+
+
+class _Stall(NamedTuple):
+    """What is logged when it begins and when it is `over`, and what may end it."""
+
+    begun: str
+    cure: str
+    over: str
+
+
+_UNACKNOWLEDGED: Final = _Stall(
+    "Kafka does not acknowledge; reading stops when the queue is full, nothing is lost",
+    "nothing is lost; check that the brokers of sink.kafka run and answer",
+    "Kafka acknowledges again",
+)
+_UNANSWERED: Final = _Stall(
+    "an answer is late; nothing is relayed meanwhile, nothing is lost",
+    "nothing is lost; check that it runs and answers",
+    "no answer is late any more",
+)
+_HELD_BACK: Final = _Stall(
+    "Postgres sends nothing before a standby has it; nothing is lost",
+    STANDBY_CURE,
+    "Postgres sends again",
+)
+
+
+class _StandbyNeeded(NamedTuple):
+    """Postgres holds back what follows `server_lsn` until a standby has it."""
+
+    server_lsn: int
+
+
+class Stalls:
+    """Notices when nothing flows because an answer is late, and when that is over.
+
+    `shown` is why nothing flows, in one line; None if no answer is late.
+    """
+
+    def __init__(self, health: Health) -> None:
+        self.shown: str | None = None
+        self._health = health
+        self._stalled: _Stall | None = None
+        self._begun_at = 0.0
+        self._acknowledged_at = 0.0
+        # What the slot waits for, and since when.
+        self._standing: tuple[int, int] | None = None
+        self._stands_since = 0.0
+        # Whose answer all else waits for, and since when.
+        self._needed: Need | _StandbyNeeded | None = None
+        self._needed_since = 0.0
+        # A new session has yet to meet what the one before it waited for.
+        self._unmet = False
+
+    def begins(self, *, answered: bool) -> None:
+        """A session begins, or goes on: what was late may be late again, unless Kafka has just `answered`."""
+        self._begun_at = self._acknowledged_at = time.monotonic()
+        self._standing = self._needed = None
+        self._unmet = self._stalled is not None and not answered
+
+    def watch(self, session: Session, now: float, *, may_end: bool) -> None:
+        """Call a few times a second. `may_end`: nothing else keeps the session from streaming.
+
+        Kafka is away if records or a commit wait and none is acknowledged. Or if only those that the slot
+        waits for are not: another broker may lead their partition.
+        """
+        sink = session.sink
+        late = self._late(session, now)
+        if sink.take_acknowledged():
+            sink.problem = None
+            self._acknowledged_at = now
+            if late is not None:
+                self._unacknowledged(sink, late)
+            else:
+                self._recovered(may_end)
+        elif sink.in_queue == 0 and not session.errand.committing:
+            # A stall may have held up only a commit, with nothing queued behind it.
+            self._acknowledged_at = now
+            self._watch_needed(_needed(session), now, may_end)
+        elif now - self._acknowledged_at > (_SILENT_S if sink.problem is None else _TROUBLED_S):
+            self._unacknowledged(sink, sink.problem or f"no answer for {_SILENT_S:g} s")
+
+    def _late(self, session: Session, now: float) -> str | None:
+        """What the slot has waited for too long; None if nothing."""
+        standing = session.guarantee.standing
+        if standing is None or standing != self._standing:
+            self._standing, self._stands_since = standing, now
+        elif now - self._stands_since > _LATE_S:
+            return _OLDEST_LATE
+        return _POSITION_LATE if session.confirmations.position_waits_s > _LATE_S else None
+
+    def _watch_needed(self, needed: Need | _StandbyNeeded | None, now: float, may_end: bool) -> None:
+        """Nothing waits for Kafka's acknowledgement. But all else may wait for another answer."""
+        if needed != self._needed:
+            self._unmet = self._unmet and self._needed is None
+            self._needed, self._needed_since = needed, now
+        if needed is not None and now - self._needed_since > _SILENT_S:
+            self._unanswered(needed)
+        elif not self._unmet or (needed is None and now - self._begun_at > _MEETS_AGAIN_S):
+            self._recovered(may_end)
+
+    def _unacknowledged(self, sink: Sink, reason: str) -> None:
+        shown = f"Kafka does not acknowledge: {reason}"
+        self._stall(_UNACKNOWLEDGED, shown, reason=reason, records=sink.in_queue)
+
+    def _unanswered(self, needed: Need | _StandbyNeeded) -> None:
+        if isinstance(needed, _StandbyNeeded):
+            self._stall(_HELD_BACK, "Postgres waits for a standby of synchronized_standby_slots")
+        else:
+            reason = f"no answer for {_SILENT_S:g} s from {_asked(needed)}"
+            self._stall(_UNANSWERED, reason, reason=reason)
+
+    def _stall(self, stall: _Stall, shown: str, **details: object) -> None:
+        """Show why nothing flows, and log it once, with the details."""
+        self.shown = shown
+        self._health.waiting(shown)
+        if self._stalled is None:
+            self._stalled = stall
+            self._health.troubles.tell(shown, stall.cure)
+            _log.warning(stall.begun, **details)
+
+    def _recovered(self, may_end: bool) -> None:
+        """No answer is late."""
+        if self._stalled is not None and may_end:
+            self._health.streaming()
+            _log.info(self._stalled.over)
+            self._stalled = self.shown = None
+
+
+def _needed(session: Session) -> Need | _StandbyNeeded | None:
+    """Whose answer everything in the session waits for."""
+    if session.encoder.need is not None:
+        return session.encoder.need
+    wal = session.server_poll.wal
+    return _StandbyNeeded(session.ledger.server_lsn) if wal is not None and wal.awaits_standby else None
+
+
+def _asked(need: Need) -> str:
+    """Who is asked, and about what."""
+    if isinstance(need, FactsNeeded):
+        return f"Postgres about table {need.relation}"
+    return f"Kafka{'' if need.schemas is None else ' or the schema registry'} about topic {need.topic}"

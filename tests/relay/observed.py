@@ -1,0 +1,101 @@
+"""A session as the observer sees it: what Kafka, Postgres and the encoder are told to answer."""
+
+from typing import cast
+
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import Need
+from pgrelay.kafka.sink import Sink
+from pgrelay.metrics import Metrics
+from pgrelay.postgres.catalog import SlotWal
+from pgrelay.progress import Ledger
+from pgrelay.relay.at_least_once import AtLeastOnce
+from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.errand import Errand
+from pgrelay.relay.observer import Observer
+from pgrelay.relay.server_poll import ServerPoll
+from pgrelay.relay.session import Session
+from pgrelay.status.health import Health
+from tests.clock import Clock
+
+STALLED = "Kafka does not acknowledge: no answer for 10 s"
+
+
+class FakeSink(Sink):
+    """Its producer has a given number of unacknowledged records."""
+
+    def __init__(self) -> None:
+        self.problem = None
+        self.under_way = 0
+        self.acknowledged = False
+        self._failures = 0
+
+    @property
+    def in_queue(self) -> int:
+        return self.under_way
+
+    def take_acknowledged(self) -> bool:
+        taken, self.acknowledged = self.acknowledged, False
+        return taken
+
+
+class FakeConfirmations(Confirmations):
+    """The position has waited for a given time, in seconds."""
+
+    def __init__(self) -> None:
+        self.waits_s = self.confirmed_lsn = 0
+
+    @property
+    def position_waits_s(self) -> float:
+        return self.waits_s
+
+
+class FakeEncoder:
+    """Needs what it is told to need."""
+
+    need: Need | None = None
+
+
+class FakePoll(ServerPoll):
+    """Has found nothing yet."""
+
+    def __init__(self) -> None:
+        self.published = None
+        self.wal: SlotWal | None = None
+
+
+class FakeGuarantee(AtLeastOnce):
+    """Recovers as long as it is told to, as if by exactly once."""
+
+    recovering = False
+
+
+class FakeSession(Session):
+    """The part of an at-least-once session by which the observer judges whether Kafka answers."""
+
+    def __init__(self, recovering: bool = False) -> None:
+        self.ledger = Ledger()
+        self.confirmations = self.position = FakeConfirmations()
+        self.sink = self.kafka = FakeSink()
+        self.errand = Errand(lambda: None)
+        self.guarantee = self.delivery = FakeGuarantee(self.kafka, self.ledger, self.confirmations)
+        self.delivery.recovering = recovering
+        self.server_poll = self.postgres = FakePoll()
+        self.needing = FakeEncoder()
+        self.encoder = cast(Encoder, self.needing)
+
+
+class Watching(Observer):
+    """Publishes no metrics."""
+
+    def __init__(self, health: Health) -> None:
+        super().__init__(Metrics(), health)
+
+    def publish(self, session: Session) -> None:
+        pass
+
+
+def watch(observer: Observer, session: FakeSession, clock: Clock, seconds: int) -> None:
+    """A turn each second."""
+    for _ in range(seconds):
+        clock.now += 1
+        observer.turned(session)
