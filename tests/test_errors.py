@@ -85,6 +85,14 @@ def test_what_refused_a_record_is_not_known_unless_told() -> None:
     assert (refused.by_broker, refused.keyless) == (False, False)
 
 
+def test_an_lsn_takes_nothing_from_what_is_known_of_a_refusal() -> None:
+    refused = RecordRefused("too large", "app.t", commit_lsn=7)
+    refused.by_broker = refused.keyless = True
+    located = refused.at(0x100)
+    known = (located.topic, located.commit_lsn, located.lsn, located.by_broker, located.keyless)
+    assert known == ("app.t", 7, 0x100, True, True)
+
+
 def test_a_subclass_inherits_the_verdict_and_exit_code() -> None:
     class SlotGone(GapError): ...
 

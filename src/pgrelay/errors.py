@@ -48,7 +48,7 @@ class RecordError(PgrelayError):
     """One record can't be encoded or delivered. It ends the process, unless it becomes a dead letter.
 
     `table` is `schema.table`, `value` the column's bytes as the server sent them, `lsn` that of the change,
-    `commit_lsn` that of its transaction, `topic` the record's topic. Unknown ones are empty, None or 0.
+    `commit_lsn` that of its transaction. Unknown ones are empty, None or 0.
     """
 
     exit_code: ClassVar[int] = 4
@@ -60,7 +60,6 @@ class RecordError(PgrelayError):
         self.value = value
         self.lsn = 0
         self.commit_lsn = 0
-        self.topic = ""
 
     def at(self, lsn: int) -> Self:
         error = type(self)(f"{self} (LSN {format_lsn(lsn)})", self.table, self.column, self.value)
@@ -69,17 +68,24 @@ class RecordError(PgrelayError):
 
 
 class RecordRefused(RecordError):
-    """Kafka refuses a record because of what it is; no retry helps.
+    """Kafka refuses a record of `topic` because of what it is; no retry helps.
 
     `by_broker`: it refused a whole batch, and `commit_lsn` is 0 if it is not known for which transaction's
     record. `keyless`: what it refused may be that the record has no key.
     """
 
-    def __init__(self, text: str, table: str = "", column: str = "", value: bytes | None = None) -> None:
-        super().__init__(text, table, column, value)
+    def __init__(self, text: str, topic: str = "", commit_lsn: int = 0) -> None:
+        super().__init__(text)
+        self.topic = topic
+        self.commit_lsn = commit_lsn
         # Here, not as defaults of the class: compiled, an exception would not have those.
         self.by_broker = False
         self.keyless = False
+
+    def at(self, lsn: int) -> Self:
+        error = type(self)(f"{self} (LSN {format_lsn(lsn)})", self.topic, self.commit_lsn)
+        error.lsn, error.by_broker, error.keyless = lsn, self.by_broker, self.keyless
+        return error
 
 
 class ProtocolError(PgrelayError):

@@ -60,9 +60,9 @@ def test_a_key_of_200_characters_is_shown_whole() -> None:
 def test_a_refused_logical_message_is_left_out_by_its_own_option() -> None:
     """A table may be called `message`, so its cure is told too."""
     message = "or set source.messages: false if it is a logical message, and else take the table out of "
-    for refused in delivery_error(TOO_LARGE, "app.message", 0), failed_checks("app.message", "a record"):
+    for refused in delivery_error(TOO_LARGE, "app.message", 0), failed_checks("app.message", 0):
         assert str(refused).endswith(f"; {message}the publication")
-    for refused in delivery_error(TOO_LARGE, "app.public.t", 0), failed_checks("app.public.t", "a record"):
+    for refused in delivery_error(TOO_LARGE, "app.public.t", 0), failed_checks("app.public.t", 0):
         assert str(refused).endswith("; or take the table out of the publication")
 
 

@@ -215,12 +215,11 @@ def oversized(topic: str, commit_lsn: int, key: bytes | None, size: int, most: i
 
 def _record_refused(topic: str, commit_lsn: int, key: bytes | None, why: str) -> RecordRefused:
     """`why` ends with a cure."""
-    refused = RecordRefused(f"{undeliverable(topic, commit_lsn, key)}: {why}; {_left_out(topic)}")
-    refused.topic, refused.commit_lsn = topic, commit_lsn
-    return refused
+    text = f"{_undeliverable(topic, commit_lsn, key)}: {why}; {_left_out(topic)}"
+    return RecordRefused(text, topic, commit_lsn)
 
 
-def undeliverable(topic: str, commit_lsn: int = 0, key: bytes | None = None) -> str:
+def _undeliverable(topic: str, commit_lsn: int, key: bytes | None) -> str:
     """A record that can't be delivered, in one line; `commit_lsn` is 0 and `key` None if not known."""
     of = f", of the transaction committed at {format_lsn(commit_lsn)}," if commit_lsn else ""
     return f"a record of topic {topic}{of}{_named(key)} can't be delivered"
@@ -242,21 +241,20 @@ def batch_error(
 
     `keyless`: the record that is to blame has no key.
     """
+    failure = delivery_error(error, topic, commit_lsn, key)
     if error.code() in _CHECKED and not keyless:
-        what = f"{undeliverable(topic, commit_lsn, key)}: {error.str()}"
-        failure: PgrelayError = failed_checks(topic, what)
-    else:
-        failure = delivery_error(error, topic, commit_lsn, key)
+        failure = failed_checks(topic, commit_lsn, key, f"{error.str()}: ")
     if isinstance(failure, RecordRefused):
-        failure.topic, failure.commit_lsn = topic, commit_lsn
-        failure.by_broker = True
-        failure.keyless = keyless
+        failure.by_broker, failure.keyless = True, keyless
     return failure
 
 
-def failed_checks(topic: str, what: str) -> RecordRefused:
-    """The error for a record that a broker's checks refuse, though not for want of a key."""
-    return RecordRefused(f"{what}: {_FAILED_CHECKS}; {_left_out(topic)}")
+def failed_checks(topic: str, commit_lsn: int, key: bytes | None = None, said: str = "") -> RecordRefused:
+    """The error for a record that a broker's checks refuse, though not for want of a key.
+
+    `said` is what the broker says, with a colon and a space.
+    """
+    return _record_refused(topic, commit_lsn, key, f"{said}{_FAILED_CHECKS}")
 
 
 def _left_out(topic: str) -> str:
