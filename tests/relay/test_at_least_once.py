@@ -30,14 +30,14 @@ def test_an_ended_transaction_is_waited_for_until_it_is_acknowledged() -> None:
     entry = ledger.begin(0)
     entry.records = 1
     assert not guarantee.may_settle(refused=False)
-    assert not guarantee.awaits_confirmation()
+    assert not guarantee.awaits_confirmation
     ledger.end(5)
     assert guarantee.may_settle(refused=False)
-    assert guarantee.awaits_confirmation()
+    assert guarantee.awaits_confirmation
     entry.acknowledged = 1
     ledger.advance()
     assert not guarantee.may_settle(refused=False)
-    assert not guarantee.awaits_confirmation()
+    assert not guarantee.awaits_confirmation
 
 
 def test_after_a_refusal_only_reports_that_may_come_are_waited_for() -> None:

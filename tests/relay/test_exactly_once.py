@@ -239,11 +239,11 @@ def test_only_whole_transactions_settle_and_none_behind_a_refused_record(clock: 
 async def test_a_position_alone_is_not_awaited(clock: Clock) -> None:
     relaying = Relaying()
     relaying.reach(0x1100)
-    assert not relaying.commits.awaits_confirmation()
+    assert not relaying.commits.awaits_confirmation
     relaying.take(rows(FIRST))
-    assert relaying.commits.awaits_confirmation()
+    assert relaying.commits.awaits_confirmation
     await relaying.commit()
-    assert not relaying.commits.awaits_confirmation()
+    assert not relaying.commits.awaits_confirmation
 
 
 # --- After a crash

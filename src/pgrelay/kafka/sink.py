@@ -291,15 +291,15 @@ class Sink:
             if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
                 raise unreached(self.problem or said)
 
-    async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
-        """Take in reports until nothing is pending any more; false if time ran out.
+    async def drain(self, step: Callable[[], bool], timeout_s: float) -> bool:
+        """Take `step` after `step`, and reports in between, until it returns false; false if time ran out.
 
         Raises what fails meanwhile. What had failed before was raised already, and must not keep us from
         learning what else Kafka took.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
         known = self._failure
-        while pending():
+        while step():
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 return False

@@ -44,5 +44,6 @@ class AtLeastOnce:
         # Records before the refused one are still acknowledged, if there are any and Kafka lets us in.
         return not refused or (self._sink.in_queue > 0 and not self._sink.shut_out)
 
+    @property
     def awaits_confirmation(self) -> bool:
-        return self._ledger.waiting or self._confirmations.last_position_pending()
+        return self._ledger.waiting or self._confirmations.position_pending

@@ -35,9 +35,14 @@ class Confirmations:
         return flush_lsn if self._positions is None else min(flush_lsn, self._positions.lsn)
 
     @property
-    def waiting(self) -> bool:
-        """Kafka has not acknowledged a position yet."""
+    def position_under_way(self) -> bool:
+        """Kafka has not acknowledged the last position that was written."""
         return self._positions is not None and self._positions.under_way
+
+    @property
+    def position_pending(self) -> bool:
+        """The position reached is not in Kafka yet; False if no positions are kept."""
+        return self._positions is not None and self._positions.lsn < self._ledger.flush_lsn
 
     @property
     def position_waits_s(self) -> float:
@@ -48,10 +53,13 @@ class Confirmations:
         """The server requested a status update at once."""
         self._due = 0.0
 
-    def turn(self) -> None:
-        """Write the position and send a status update, if they are due."""
+    def turn(self, *, at_once: bool = False) -> None:
+        """Write the position and send a status update, if they are due.
+
+        `at_once`: the position is due even shortly after the last one.
+        """
         if self._positions is not None:
-            self._positions.keep(self._ledger.flush_lsn)
+            self._positions.keep(self._ledger.flush_lsn, at_once)
         now = time.monotonic()
         if now >= self._due or (self._confirmable > self.confirmed_lsn and now >= self._sent + _LEAST_S):
             self.send()
@@ -64,16 +72,6 @@ class Confirmations:
         self._due = self._sent + (self._interval_s if sent else _LEAST_S)
         if sent:
             self.confirmed_lsn = confirmable
-
-    def last_position_pending(self) -> bool:
-        """Whether the position reached is not in Kafka yet; writes it, without the usual pause.
-
-        False if no positions are kept.
-        """
-        if self._positions is None:
-            return False
-        self._positions.keep(self._ledger.flush_lsn, at_once=True)
-        return self._positions.lsn < self._ledger.flush_lsn
 
     def rest_s(self) -> float:
         """Seconds until something is due here, Kafka's acknowledgements aside."""

@@ -82,6 +82,7 @@ class ExactlyOnce:
             self._assembler.delivered_lsn = max(self._assembler.delivered_lsn, position.lsn)
         self.recovering = False
 
+    @property
     def awaits_confirmation(self) -> bool:
         # Positions alone are committed with what follows.
         return bool(self._held) and self._records

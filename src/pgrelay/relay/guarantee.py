@@ -65,5 +65,6 @@ class DeliveryGuarantee(Protocol):
         `refused`: it has refused a record for good, which is never acknowledged, nor what comes after it.
         """
 
+    @property
     def awaits_confirmation(self) -> bool:
         """Between transactions: whether one, or its position, is still to be acknowledged."""

@@ -24,6 +24,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum, auto
 from typing import Final
 
 from pgrelay.assembly.assembler import Assembler
@@ -53,6 +54,16 @@ _SEGMENT_REST_S: Final = 0.004
 
 # How long a stop waits for the last position once all else is acknowledged; without it, rows are repeated.
 _KEEP_S: Final = 2.0
+
+
+class Rest(Enum):
+    """What a turn leaves to wait for, beside the next status update and server poll."""
+
+    NOTHING = auto()
+    # These two read nothing meanwhile, so bytes that arrive must not end the rest.
+    ERRAND = auto()
+    REPORT = auto()
+    BYTES = auto()
 
 
 class Session:
@@ -100,11 +111,12 @@ class Session:
                 self._acknowledge()
                 turned(self)
                 self.server_poll.turn(self.ledger.flush_lsn)
-                if self._work():
+                rest = self._work()
+                if rest is Rest.NOTHING:
                     # Let signals and other tasks have their turn.
                     await asyncio.sleep(0)
                 else:
-                    await self._rest()
+                    await self._rest(rest)
         finally:
             await self.server_poll.close()
             if not self.errand.committing:
@@ -121,7 +133,7 @@ class Session:
         try:
             drained = await self.sink.drain(self._finishing, grace_s)
             if drained:
-                await self.sink.drain(self.confirmations.last_position_pending, _KEEP_S)
+                await self.sink.drain(self._keeping, _KEEP_S)
         except (PgrelayError, asyncio.CancelledError):
             # The last status update may be a while ago, and what was acknowledged since would come again.
             self._advance()
@@ -145,6 +157,11 @@ class Session:
         unsettled = self._settling()
         self.confirmations.turn()
         return unsettled
+
+    def _keeping(self) -> bool:
+        """True while the position reached is not in Kafka."""
+        self.confirmations.turn(at_once=True)
+        return self.confirmations.position_pending
 
     async def settle(self, timeout_s: float) -> None:
         """After trouble elsewhere: wait up to `timeout_s` for whole transactions to be acknowledged."""
@@ -178,7 +195,7 @@ class Session:
     def _waits_for_the_last(self) -> bool:
         if not self.careful or self.ledger.in_transaction:
             return False
-        return self.guarantee.awaits_confirmation()
+        return self.guarantee.awaits_confirmation
 
     @property
     def _refused(self) -> bool:
@@ -198,30 +215,31 @@ class Session:
         if self.sink.poll():
             self._rest_s = _REST_LEAST_S
         self._advance()
-        self.confirmations.turn()
+        self.confirmations.turn(at_once=self.careful)
 
-    def _work(self) -> bool:
-        """Do one slice; false if there was nothing to do."""
+    def _work(self) -> Rest:
+        """Do one slice, or begin an errand; returns what to wait for before the next."""
         if not self.errand.over():
-            return False
+            return Rest.ERRAND
         if self._outbox:
-            return self._hand_over()
-        if self._commit(self.guarantee.due_commit(nothing_else=False)):
-            return False
-        if self._waits_for_the_last():
-            self._commit(self.guarantee.due_commit(nothing_else=True))
-            return False
+            return Rest.NOTHING if self._hand_over() else Rest.REPORT
+        waits = self._waits_for_the_last()
+        if self._commit(self.guarantee.due_commit(nothing_else=waits)):
+            return Rest.ERRAND
+        if waits:
+            return Rest.REPORT
         if self.encoder.need is not None:
             return self._send_on_errand(self._supply.meet(self.encoder.need))
         if not self.encoder.pending:
             if self.assembler.doubtful:
                 return self._send_on_errand(self._settle_doubtful(self.assembler.doubtful))
             if not self._intake.take_in():
-                self._commit(self.guarantee.due_commit(nothing_else=True))
-                return False
+                if self._commit(self.guarantee.due_commit(nothing_else=True)):
+                    return Rest.ERRAND
+                return Rest.REPORT if self.ledger.full else Rest.BYTES
             self.encoder.feed(self.assembler.take())
         self._encode()
-        return True
+        return Rest.NOTHING
 
     async def _settle_doubtful(self, subxids: Sequence[int]) -> None:
         self.assembler.settle(await self._supply.rolled_back(subxids))
@@ -235,11 +253,11 @@ class Session:
         self.errand.begin(commit, commit=True)
         return True
 
-    def _send_on_errand(self, work: Coroutine[None, None, None]) -> bool:
+    def _send_on_errand(self, work: Coroutine[None, None, None]) -> Rest:
         self.errand.begin(work)
         # Nothing is read until it is over, so transactions may pile up.
         self._intake.behind = True
-        return False
+        return Rest.ERRAND
 
     def _encode(self) -> None:
         """Encode what was fed, enter it into the ledger and the outbox, and hand it to the producer."""
@@ -265,21 +283,19 @@ class Session:
         """Hand the outbox to the producer; false if it has no room for anything now."""
         return self._outbox.hand_over(self.sink.produce)
 
-    async def _rest(self) -> None:
-        """Wait for bytes, for a report, or for the next status update or server poll."""
+    async def _rest(self, rest: Rest) -> None:
+        """Wait for what `rest` says, but no longer than until a report may have come, or something is due."""
         # The outbox needs room in the queue.
         if (self.guarantee.hurries or self._outbox) and self.sink.hurry():
             return
         rest_s = min(self.confirmations.rest_s(), self.server_poll.rest_s())
-        waiting = self.confirmations.waiting or not self.ledger.idle
-        if waiting or self._outbox or self.errand.under_way:
+        waiting = self.confirmations.position_under_way or not self.ledger.idle
+        if waiting or self._outbox or rest is Rest.ERRAND:
             rest_s = min(rest_s, self._rest_s)
             self._rest_s = min(self._rest_s * 2, _REST_MOST_S)
-        if self.errand.under_way:
-            # Nothing is read meanwhile, so bytes that arrive must not end the rest.
+        if rest is Rest.ERRAND:
             await self.errand.wait(max(rest_s, 0))
-        elif self._outbox or self.ledger.full or self._waits_for_the_last():
-            # Bytes may have arrived, but nothing is read now.
+        elif rest is Rest.REPORT:
             await asyncio.sleep(max(rest_s, 0))
         else:
             if self.assembler.in_segment:
