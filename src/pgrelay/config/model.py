@@ -100,7 +100,7 @@ class SinkConfig(Section):
         default_factory=dict,
         validate_default=True,
         repr=False,
-        description="librdkafka's own options, passed on unchanged; bootstrap.servers is required",
+        description="librdkafka's own options; bootstrap.servers is required",
         json_schema_extra={"required": [kafka_options.BOOTSTRAP]},
     )
     delivery: Literal["at_least_once", "exactly_once"] = Field(
