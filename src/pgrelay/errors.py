@@ -10,9 +10,12 @@ stop    the process ends with the class's exit code; nothing unacknowledged was 
 """
 
 from enum import Enum
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, Literal, Self
 
 from pgrelay.lsn import format_lsn
+
+# Where trouble that passes comes from.
+End = Literal["postgres", "kafka", "registry", "spool"]
 
 # The cure of a gap.
 BEGIN_ANEW: Final = "run pgrelay reset, then copy the tables"
@@ -101,6 +104,8 @@ class Interrupted(PgrelayError):
 class TransientError(PgrelayError):
     """Trouble that passes: the session is torn down, and the next one starts from the flush LSN."""
 
+    end: ClassVar[End] = "postgres"
+
 
 class SourceUnavailable(TransientError):
     """Postgres can't be reached, is shutting down, or cut the connection; or the slot is in use."""
@@ -117,13 +122,19 @@ class StreamingFailed(SourceUnavailable):
 class KafkaUnavailable(TransientError):
     """The broker can't be reached, or the producer's identity there is lost; a new producer is needed."""
 
+    end: ClassVar[End] = "kafka"
+
 
 class RegistryUnavailable(TransientError):
     """The schema registry does not answer, or answers with a server error."""
 
+    end: ClassVar[End] = "registry"
+
 
 class SpoolError(TransientError):
     """The spool directory can't be written or read (disk full, I/O error); nothing was confirmed."""
+
+    end: ClassVar[End] = "spool"
 
 
 class SpoolDamaged(SpoolError):

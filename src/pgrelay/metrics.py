@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
-End = Literal["postgres", "kafka", "registry", "spool"]
+from pgrelay.errors import End
 
 # From a commit acknowledged at once to one that waited out a broker's restart.
 _LATENCY_BOUNDS_S: Final = (

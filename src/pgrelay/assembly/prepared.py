@@ -37,6 +37,7 @@ from pgrelay.assembly.spool import (
 )
 from pgrelay.errors import BEGIN_ANEW, GapError, SpoolDamaged
 from pgrelay.lsn import format_lsn
+from pgrelay.wire.xid import ahead
 
 _OURS: Final = (SPOOL_SUFFIX, ".prepared", ".tmp", ".frames")
 
@@ -102,8 +103,8 @@ class PreparedStore:
     `first_xid`: transactions from this xid (of 64 bits) on began after the stream did; None if not known.
     """
 
-    def __init__(self, spool: Spool) -> None:
-        self.first_xid: int | None = None
+    def __init__(self, spool: Spool, first_xid: int | None = None) -> None:
+        self._first_xid = first_xid
         self._directory = spool.directory
         self._known: dict[tuple[int, str], Prepared] = {}
 
@@ -154,7 +155,7 @@ class PreparedStore:
 
     def refuse_missing(self, xid: int, gid: str, commit_lsn: int) -> None:
         """Raise GapError for a COMMIT PREPARED whose transaction is not here, if that may have had rows."""
-        if self.first_xid is not None and ((xid - self.first_xid) & 0xFFFFFFFF) < 1 << 31:
+        if self._first_xid is not None and ahead(xid, self._first_xid) is not None:
             # Its Prepare would have come. Before 15.19, 16.15 and 17.11 there is none if it has only locked.
             return
         raise GapError(

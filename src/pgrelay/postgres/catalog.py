@@ -7,7 +7,7 @@ Views".
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -19,6 +19,7 @@ from psycopg import sql
 from pgrelay.errors import PgrelayError, SourceUnavailable
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres.connection import STARTED_US, connect, hang_up, query_error
+from pgrelay.wire.xid import ahead
 
 Row = tuple[Any, ...]
 
@@ -40,10 +41,16 @@ OPERATIONS: Final = (
     "WHERE (to_jsonb(p) ->> ('pub' || operation))::boolean)"
 )
 
-# Of a row of pg_replication_slots. Our own processes are shown to us, whatever our rights.
+# Whether an index identifies the rows of table `c` of pg_class.
+IDENTITY_INDEX: Final = (
+    "EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND CASE c.relreplident "
+    "WHEN 'd' THEN i.indisprimary AND i.indimmediate WHEN 'i' THEN i.indisreplident END)"
+)
+
+# Of a row `s` of pg_replication_slots. Our own processes are shown to us, whatever our rights.
 _AWAITS_STANDBY: Final = (
-    "failover AND EXISTS (SELECT FROM pg_stat_activity "
-    "WHERE pid = active_pid AND wait_event = 'WaitForStandbyConfirmation')"
+    "coalesce((to_jsonb(s) ->> 'failover')::boolean, false) AND EXISTS (SELECT FROM pg_stat_activity a "
+    "WHERE a.pid = s.active_pid AND a.wait_event = 'WaitForStandbyConfirmation')"
 )
 
 STANDBY_CURE: Final = (
@@ -84,6 +91,28 @@ class Slot:
     inactive_s: float | None = None
     two_phase: bool = False
     failover: bool = False
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], inactive_s: float | None) -> Self:
+        """`row` is of pg_replication_slots, in JSON: without the columns that its version does not have."""
+        reason = row.get("invalidation_reason")
+        # 16 says of each invalidated slot that it conflicts; but only removed WAL takes its restart_lsn.
+        if reason is None and row.get("conflicting") and row["restart_lsn"] is not None:
+            reason = "conflict"
+        return cls(
+            plugin=row["plugin"],
+            slot_type=row["slot_type"],
+            database=row["database"],
+            active_pid=row["active_pid"],
+            confirmed_flush_lsn=_lsn(row["confirmed_flush_lsn"]),
+            restart_lsn=_lsn(row["restart_lsn"]),
+            wal_status=row.get("wal_status"),
+            invalidation_reason=reason,
+            synced=row.get("synced", False),
+            inactive_s=inactive_s,
+            two_phase=row.get("two_phase", False),
+            failover=row.get("failover", False),
+        )
 
     @property
     def lost_because(self) -> str | None:
@@ -213,25 +242,13 @@ class Catalog:
 
     async def slot(self, name: str) -> Slot | None:
         """The slot as pg_replication_slots has it; None if there is none."""
-        status = "wal_status" if self.server_version >= 130000 else "NULL"
-        two_phase = "two_phase" if self.server_version >= 140000 else "false"
-        failover = "failover" if self.server_version >= 170000 else "false"
-        since_16 = "NULL, false, NULL"
-        if self.server_version >= 170000:
-            inactive = "extract(epoch FROM clock_timestamp() - inactive_since)::float8"
-            since_16 = f"invalidation_reason, synced, {inactive}"
-        elif self.server_version >= 160000:
-            # Every invalidated slot is said to conflict; but only removed WAL takes away its restart_lsn.
-            since_16 = "CASE WHEN conflicting AND restart_lsn IS NOT NULL THEN 'conflict' END, false, NULL"
         query = sql.SQL(
-            "SELECT plugin, slot_type, database, active_pid, confirmed_flush_lsn::text, "
-            "restart_lsn::text, {}, {}, {}, {} FROM pg_replication_slots WHERE slot_name = %s"
-        ).format(sql.SQL(status), sql.SQL(since_16), sql.SQL(two_phase), sql.SQL(failover))
+            "SELECT to_jsonb(s), "
+            "extract(epoch FROM clock_timestamp() - (to_jsonb(s) ->> 'inactive_since')::timestamptz)::float8 "
+            "FROM pg_replication_slots s WHERE slot_name = %s"
+        )
         rows = await self.rows(query, (name,))
-        if not rows:
-            return None
-        plugin, slot_type, database, pid, confirmed, restart, *rest = rows[0]
-        return Slot(plugin, slot_type, database, pid, _lsn(confirmed), _lsn(restart), *rest)
+        return Slot.of(*rows[0]) if rows else None
 
     async def create_slot(self, name: str) -> None:
         """Returns once every transaction that runs now has ended, because the server waits for them."""
@@ -286,9 +303,7 @@ class Catalog:
         """
         query = sql.SQL(
             "SELECT c.oid::regclass::text FROM pg_class c WHERE c.oid = ANY (%s) "
-            "AND c.relreplident <> 'f' AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid "
-            "AND CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate "
-            "ELSE i.indisreplident END) ORDER BY 1"
+            f"AND c.relreplident <> 'f' AND NOT {IDENTITY_INDEX} ORDER BY 1"
         )
         return [row[0] for row in await self.rows(query, (list(oids),))]
 
@@ -305,9 +320,8 @@ class Catalog:
         # asked for later: what is prepared no more by then has ended.
         prepared = await self.rows(sql.SQL("SELECT transaction::text FROM pg_prepared_xacts"))
         end = int((await self.rows(sql.SQL("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")))[0][0])
-        # Of 32 bits; less than half of them lie ahead of any transaction.
-        ahead = ((int(xid) - end) & 0xFFFFFFFF for (xid,) in prepared)
-        return max([end, *(end + by + 1 for by in ahead if by < 1 << 31)])
+        past = (ahead(int(xid), end) for (xid,) in prepared)
+        return max([end, *(end + by + 1 for by in past if by is not None)])
 
     async def server_started_us(self) -> int:
         """When the server was started, in microseconds since 1970."""
@@ -324,22 +338,25 @@ class Catalog:
 
     async def slot_wal(self, name: str) -> SlotWal:
         """What the server keeps for the slot, if there is one."""
-        safe = "safe_wal_size, wal_status" if self.server_version >= 130000 else "NULL, NULL"
-        awaits = _AWAITS_STANDBY if self.server_version >= 170000 else "false"
         query = sql.SQL(
-            "SELECT wal_end::text, confirmed_flush_lsn::text, restart_lsn::text, slot_name IS NOT NULL, "
-            "{}, {} FROM (SELECT {} AS wal_end) AS now LEFT JOIN pg_replication_slots ON slot_name = %s"
-        ).format(sql.SQL(awaits), sql.SQL(safe), WAL_END)
-        [(wal_end, confirmed, restart, exists, awaited, safe_size, status)] = await self.rows(query, (name,))
-        if not exists:
-            safe_wal = math.nan
-        elif safe_size is None:
-            # NULL means either: no limit, or lost.
-            safe_wal = 0.0 if status == "lost" else math.inf
-        else:
-            # Below 0 past the limit, until the next checkpoint.
-            safe_wal = max(0.0, float(safe_size))
-        return SlotWal(parse_lsn(wal_end), _lsn(confirmed), _lsn(restart), safe_wal, bool(awaited))
+            "SELECT {}::text, to_jsonb(s), {} FROM (SELECT) AS always "
+            "LEFT JOIN pg_replication_slots s ON slot_name = %s"
+        ).format(WAL_END, sql.SQL(_AWAITS_STANDBY))
+        [(wal_end, row, awaits_standby)] = await self.rows(query, (name,))
+        if row is None:
+            return SlotWal(parse_lsn(wal_end), None, None, math.nan)
+        confirmed, restart = _lsn(row["confirmed_flush_lsn"]), _lsn(row["restart_lsn"])
+        return SlotWal(parse_lsn(wal_end), confirmed, restart, _safe_wal(row), awaits_standby)
+
+
+def _safe_wal(row: Mapping[str, Any]) -> float:
+    """As `SlotWal.safe`; `row` is of pg_replication_slots."""
+    size = row.get("safe_wal_size")
+    if size is None:
+        # NULL means either: no limit, or lost.
+        return 0.0 if row.get("wal_status") == "lost" else math.inf
+    # Below 0 past the limit, until the next checkpoint.
+    return max(0.0, float(size))
 
 
 def _lsn(text: str | None) -> int | None:

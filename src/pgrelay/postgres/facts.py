@@ -11,7 +11,7 @@ from psycopg import sql
 from pgrelay.encode.catalog_types import CatalogType, resolved
 from pgrelay.encode.plan import FULL, RelationFacts
 from pgrelay.encode.types import ColumnType, builtin_type
-from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.catalog import IDENTITY_INDEX, Catalog
 from pgrelay.postgres.snapshot import snapshot, wait_shown
 from pgrelay.wire.pgoutput import Relation
 
@@ -92,9 +92,7 @@ class Facts:
             # too: then the stream describes each.
             "AND EXISTS (SELECT FROM pg_class r WHERE r.oid = %s AND r.relreplident = 'f') "
             # Without an index that identifies its rows Postgres refuses to change them.
-            "AND c.relreplident <> 'f' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND "
-            "CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate "
-            "WHEN 'i' THEN i.indisreplident END) ORDER BY 1 LIMIT 1"
+            f"AND c.relreplident <> 'f' AND {IDENTITY_INDEX} ORDER BY 1 LIMIT 1"
         )
         rows = await self._catalog.rows(query, (relation_oid, relation_oid))
         return rows[0][0] if rows else ""

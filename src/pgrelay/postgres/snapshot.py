@@ -11,16 +11,13 @@ from typing import Final, Self
 
 from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
+from pgrelay.wire.xid import ahead
 
 _PATIENCE_S: Final = 5.0
 # If the commit may be waiting for us, as one of the standbys.
 _PATIENCE_WITH_OURSELVES_S: Final = 1.0
 _LOOK_AGAIN_S: Final = 0.005
 _LOOK_AGAIN_MOST_S: Final = 0.1
-
-# The stream has ids of 32 bits, which wrap around.
-_XID: Final = 0xFFFF_FFFF
-_LATER: Final = 0x8000_0000
 
 _NAME: Final = re.compile(r'"((?:[^"]|"")+)"|([^\s,()"]+)')
 
@@ -30,7 +27,7 @@ class Snapshot:
 
     def __init__(self, xmax: int, running: frozenset[int]) -> None:
         self._xmax = xmax
-        self._running = frozenset(xid & _XID for xid in running)
+        self._running = running
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -42,7 +39,7 @@ class Snapshot:
         """Whether queries see a transaction, by its 32-bit id; true for None, which is no transaction."""
         if xid is None:
             return True
-        return (xid - self._xmax) & _XID >= _LATER and xid not in self._running
+        return ahead(xid, self._xmax) is None and all(ahead(xid, other) != 0 for other in self._running)
 
 
 def names(standbys: str, application: str) -> bool:

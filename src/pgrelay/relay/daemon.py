@@ -24,14 +24,14 @@ from pgrelay.errors import (
     KafkaUnavailable,
     PgrelayError,
     RecordRefused,
-    RegistryUnavailable,
     SpoolError,
     StreamingFailed,
+    TransientError,
     Verdict,
     verdict,
 )
 from pgrelay.lsn import format_lsn
-from pgrelay.metrics import End, Metrics
+from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.source import Source
 from pgrelay.relay.backoff import Backoff
@@ -150,7 +150,7 @@ class Daemon:
             return
         self._failed = None  # it holds on to the session
         # Not in the handler: see kafka/reports.py.
-        if verdict(ended) is Verdict.STOP and not isinstance(ended, RecordRefused):
+        if not isinstance(ended, TransientError | RecordRefused):
             raise ended
         if self._stop.is_set():
             # The next run meets the trouble again, and has time to wait it out.
@@ -195,10 +195,10 @@ class Daemon:
             self._health.beat()
             await asyncio.sleep(_BEAT_S)
 
-    async def _recover(self, error: Exception) -> None:
+    async def _recover(self, error: TransientError) -> None:
         """Wait before the next try, and report why."""
         spool = isinstance(error, SpoolError)
-        self._metrics.add_reconnect(_end_of(error))
+        self._metrics.add_reconnect(error.end)
         self._health.waiting(str(error))
         self._health.troubles.raised(error)
         if self._backoff.is_news(str(error)) or spool:
@@ -291,15 +291,6 @@ class Daemon:
                 await session.finish(min(self._config.sink.shutdown_grace_s, most_s))
             else:
                 await session.settle(min(_SETTLE_S, most_s))
-
-
-def _end_of(error: Exception) -> End:
-    """Which end has the trouble, for the metrics."""
-    if isinstance(error, RegistryUnavailable):
-        return "registry"
-    if isinstance(error, SpoolError):
-        return "spool"
-    return "kafka" if isinstance(error, KafkaUnavailable) else "postgres"
 
 
 def _summary(config: Config) -> dict[str, str]:

@@ -15,18 +15,18 @@ def spool_of(config: Config, systemid: str) -> Spool:
 
 
 async def open_spool(
-    config: Config, systemid: str, source: Source, status_interval_s: float
+    config: Config, systemid: str, source: Source, status_interval_s: float, first_xid: int | None = None
 ) -> tuple[Spool, PreparedStore]:
     """Open the slot's spool. Whoever has the slot owns its directory: what an earlier run left is removed.
 
     A slot of the same name on another server of the cluster is another slot; it can't share this directory.
-    Raises SpoolError, GapError or SourceUnavailable.
+    `first_xid`: as for `PreparedStore`. Raises SpoolError, GapError or SourceUnavailable.
     """
     spool = spool_of(config, systemid)
     spool.open()
     try:
         spool.remove_stale()
-        prepared = PreparedStore(spool)
+        prepared = PreparedStore(spool, first_xid)
         due = time.monotonic() + status_interval_s
         for _ in prepared.load():
             # Very many may be kept, and the server cuts a client that is silent.

@@ -228,8 +228,7 @@ class Starts:
         )
         encoder = Encoder(records, topics_of(config), self._hidden)
         ledger = Ledger(self.resume_point.flush_lsn)
-        spool, prepared = await open_spool(config, systemid, source, status_interval_s)
-        prepared.first_xid = first_xid
+        spool, prepared = await open_spool(config, systemid, source, status_interval_s, first_xid)
         renames = Renames(encoder.described, records.selection.takes, self._tried_renames)
         assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
         assembler.delivered_lsn = self.resume_point.delivered_lsn

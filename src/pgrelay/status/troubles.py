@@ -2,28 +2,21 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pgrelay.errors import (
-    KafkaUnavailable,
-    RegistryUnavailable,
-    SourceUnavailable,
-    SpoolError,
-    TransientError,
-    cut_at_cure,
-)
+from pgrelay.errors import End, TransientError, cut_at_cure
 
 KEPT: Final = 20
 
 # The cures for errors whose messages contain none.
-_CURES: Final[tuple[tuple[type[TransientError], str], ...]] = (
-    (SourceUnavailable, "pgrelay retries by itself; check that Postgres runs and can be reached from here"),
-    (KafkaUnavailable, "pgrelay retries by itself; check that the brokers of sink.kafka run and answer"),
-    (RegistryUnavailable, "pgrelay retries by itself; check that the schema registry runs and answers"),
-    (SpoolError, "pgrelay retries by itself; check that transactions.spool_dir is writable and has space"),
-)
+_CURES: Final[Mapping[End, str]] = {
+    "postgres": "pgrelay retries by itself; check that Postgres runs and can be reached from here",
+    "kafka": "pgrelay retries by itself; check that the brokers of sink.kafka run and answer",
+    "registry": "pgrelay retries by itself; check that the schema registry runs and answers",
+    "spool": "pgrelay retries by itself; check that transactions.spool_dir is writable and has space",
+}
 _UNKNOWN: Final = "see the log"
 
 
@@ -61,7 +54,7 @@ class Troubles:
     def raised(self, error: Exception) -> None:
         """Record an error that ended a session, before a retry. The cure is its message's or its class's."""
         what, cure = cut_at_cure(error)
-        self.tell(what, cure or next((cure for kind, cure in _CURES if isinstance(error, kind)), _UNKNOWN))
+        self.tell(what, cure or (_CURES[error.end] if isinstance(error, TransientError) else _UNKNOWN))
 
     def latest(self) -> list[Trouble]:
         """The troubles, latest first."""
