@@ -7,6 +7,7 @@ import pytest
 
 from pgrelay.check.position import position_findings
 from pgrelay.config import Config
+from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.sink import Sink
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.source import Source
@@ -19,7 +20,7 @@ async def test_a_check_cancelled_while_kafka_is_silent_closes_its_producer(
     """A run that is asked to stop cancels its check like this."""
     connecting, closed = asyncio.Event(), []
 
-    async def connect(self: Sink) -> None:
+    async def learn(self: KnownTopics) -> None:
         connecting.set()
         await asyncio.Event().wait()
 
@@ -29,7 +30,7 @@ async def test_a_check_cancelled_while_kafka_is_silent_closes_its_producer(
         closed.append(self)
         await close(self)
 
-    monkeypatch.setattr(Sink, "connect", connect)
+    monkeypatch.setattr(KnownTopics, "learn", learn)
     monkeypatch.setattr(Sink, "close", closing)
     monkeypatch.setattr("pgrelay.check.position.Source", _Source)
     monkeypatch.setattr("pgrelay.check.position.Server", lambda *_: cast(Server, None))

@@ -37,7 +37,7 @@ async def test_answers_too_late_for_a_short_try_are_still_received(
     try:
         await making.topics.require(offsets.topic, "offsets")
         kafka_proxy.latency = 0.06
-        await sink.connect()
+        await sink.topics.learn()
         assert await offsets.read() is None
         async with Cluster(config) as cluster:
             assert offsets.topic in (await cluster.overview()).topics

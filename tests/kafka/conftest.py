@@ -16,4 +16,3 @@ def nothing_handled(monkeypatch: pytest.MonkeyPatch) -> None:
         return take_reports(call, timeout_s)
 
     monkeypatch.setattr("pgrelay.kafka.sink.take_reports", take)
-    monkeypatch.setattr("pgrelay.kafka.transactional.take_reports", take)

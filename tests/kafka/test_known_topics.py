@@ -45,9 +45,14 @@ class Cluster:
         )
 
     def create_topics(
-        self, wanted: Sequence[NewTopic], operation_timeout: float, request_timeout: float
+        self,
+        wanted: Sequence[NewTopic],
+        operation_timeout: float,
+        request_timeout: float,
+        validate_only: bool,
     ) -> dict[str, "Future[None]"]:
         assert min(operation_timeout, request_timeout) > 0
+        assert not validate_only
         self.tried.append([new.topic for new in wanted])
         return {new.topic: self._made(new) for new in wanted}
 

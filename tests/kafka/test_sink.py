@@ -88,21 +88,9 @@ SPEAKS_OAUTH = {
 async def test_a_client_error_does_not_show_a_secret() -> None:
     sink = Sink(SinkConfig(kafka={**NOBODY, **SPEAKS_OAUTH}))
     with pytest.raises(SetupError, match=r"Unrecognized sasl\.oauthbearer\.config") as caught:
-        await sink.connect()
+        await sink.topics.learn()
     await sink.close()
     assert "hunter2" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("code", "shut_out"),
-    [(KafkaError.SASL_AUTHENTICATION_FAILED, True), (KafkaError.TOPIC_AUTHORIZATION_FAILED, False)],
-    ids=["a credential", "a right"],
-)
-def test_only_wrong_credentials_shut_us_out_not_a_missing_right(
-    sink: Sink, code: int, shut_out: bool
-) -> None:
-    sink._complain(KafkaError(code))
-    assert sink.shut_out == shut_out
 
 
 def test_refused_options_do_not_show_a_secret() -> None:
@@ -133,7 +121,7 @@ async def test_absent_brokers_are_waited_for_and_the_cure_named(
 ) -> None:
     monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
     with pytest.raises(KafkaUnavailable, match="; start the brokers, or correct bootstrap"):
-        await sink.connect()
+        await sink.topics.learn()
 
 
 async def test_the_error_for_a_record_that_can_not_be_published_names_its_topic(sink: Sink) -> None:
@@ -181,19 +169,19 @@ async def test_a_closed_sink_is_freed(make: Callable[[], Sink]) -> None:
 
 
 async def poll_after_a_refusal(sink: Sink) -> None:
-    sink.refused(KafkaError(KafkaError._TIMED_OUT), Message(topic="app.t"), 1)
+    sink.failures.refused(KafkaError(KafkaError._TIMED_OUT), Message(topic="app.t"), 1)
     await asyncio.to_thread(sink.poll)
 
 
 async def poll_after_a_purge(sink: Sink) -> None:
-    sink.refused(KafkaError(KafkaError._PURGE_QUEUE), Message(topic="app.t"), 1)
+    sink.failures.refused(KafkaError(KafkaError._PURGE_QUEUE), Message(topic="app.t"), 1)
     sink.poll()
 
 
 @pytest.mark.parametrize(
     ("make", "fail"),
     [
-        (lambda: Sink(SinkConfig(kafka=NOBODY)), Sink.connect),
+        (lambda: Sink(SinkConfig(kafka=NOBODY)), lambda sink: sink.topics.learn()),
         (lambda: Sink(SinkConfig(kafka=NOBODY)), poll_after_a_refusal),
         (lambda: transactional_sink(), poll_after_a_purge),
     ],
@@ -258,6 +246,17 @@ async def test_reports_after_a_refusal_are_processed_once_it_was_raised(
         assert inflight.acknowledged == 2
         with pytest.raises(RecordRefused):
             sink.poll()
+
+
+async def test_an_acknowledgement_ends_the_problem(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink.failures.complain(KafkaError(KafkaError._TRANSPORT))
+    inflight = produce(sink)
+    assert not sink.take_acknowledged()
+    assert sink.failures.problem is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(sink, "_producer", Reporting(sink.delivery(inflight, 1).report))
+        assert sink.take_acknowledged()
+    assert sink.failures.problem is None
 
 
 class Interrupted:

@@ -1,11 +1,9 @@
-"""Brokers that know different things, and a client that reports an error of one broker repeatedly."""
+"""Brokers that know different things."""
 
-from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import cast
 
-import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -13,16 +11,8 @@ from confluent_kafka.cimpl import NewTopic
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import EVERY
 from pgrelay.kafka.known_topics import Ask, KnownTopics
-from pgrelay.kafka.sink import Sink
 
 CONFIG = SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
-
-
-@pytest.fixture
-async def sink() -> AsyncIterator[Sink]:
-    sink = Sink(CONFIG)
-    yield sink
-    await sink.close()
 
 
 class Others:
@@ -69,9 +59,3 @@ async def test_a_truncate_of_a_topic_that_we_may_not_see_goes_to_the_producer() 
     topics = Others({"t": SimpleNamespace(partitions={}, error=None)}).topics
     await topics.recount({"t"})
     assert topics.to_every_partition([("t", None, b"v", None, EVERY)]) == [("t", None, b"v", None, 0)]
-
-
-@pytest.mark.parametrize("more", ["", ", 30 identical error(s) suppressed"])
-async def test_client_errors_that_differ_only_in_details_are_the_same(sink: Sink, more: str) -> None:
-    sink._complain(KafkaError(KafkaError._TRANSPORT, f"b:9092/3: refused (after 3ms in state CONNECT{more})"))
-    assert sink.problem == "b:9092/3: refused"

@@ -1,10 +1,15 @@
 """How topics are created: as configured, except those that are read from their beginning."""
 
+from concurrent.futures import Future
+from typing import cast
+
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
-from pgrelay.kafka.topics import TopicOf, lasting, new_topic, plainer
+from pgrelay.kafka.topics import TopicOf, create, lasting, new_topic, plainer
 
 CONFIG = SinkConfig(
     kafka={"bootstrap.servers": "b"}, partitions=6, replication_factor=3, topic_config={"retention.ms": "1"}
@@ -66,3 +71,49 @@ def test_safety_options_apply_to_our_own_topics_too(of: TopicOf) -> None:
     plain, made = new_topic("t", of, CONFIG).config, new_topic("t", of, config).config
     assert plain is not None
     assert made == {**plain, **safe}
+
+
+class Refusing:
+    """An admin client whose cluster refuses each topic with the next of these codes, or 0 for none."""
+
+    def __init__(self, **codes: list[int]) -> None:
+        self.asked: list[tuple[list[str], bool]] = []
+        self._codes = codes
+
+    def create_topics(
+        self, topics: list[NewTopic], *, validate_only: bool, **timeouts_s: float
+    ) -> dict[str, "Future[None]"]:
+        assert timeouts_s == {"operation_timeout": 8.0, "request_timeout": 8.0}
+        self.asked.append(([new.topic for new in topics], validate_only))
+        return {new.topic: self._answer(self._codes[new.topic].pop(0)) for new in topics}
+
+    def _answer(self, code: int) -> "Future[None]":
+        answer: Future[None] = Future()
+        if code:
+            answer.set_exception(KafkaException(KafkaError(code)))
+        else:
+            answer.set_result(None)
+        return answer
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+async def test_only_what_a_plainer_topic_may_cure_is_tried_again(validate_only: bool) -> None:
+    denied, policy = KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.POLICY_VIOLATION
+    admin = Refusing(offsets=[policy, 0], rows=[policy], schemas=[denied], others=[0], more=[policy, denied])
+    topics = [
+        new_topic("offsets", "offsets", CONFIG),
+        new_topic("rows", "rows", CONFIG),
+        new_topic("schemas", "schemas", CONFIG),
+        new_topic("others", "rows", CONFIG),
+        new_topic("more", "offsets", CONFIG),
+    ]
+    refusals = await create(cast(AdminClient, admin), topics, 8.0, validate_only=validate_only)
+    assert {name: refusal.code() for name, refusal in refusals.items()} == {
+        "rows": policy,
+        "schemas": denied,
+        "more": denied,
+    }
+    assert admin.asked == [
+        ([new.topic for new in topics], validate_only),
+        (["offsets", "more"], validate_only),
+    ]

@@ -1,6 +1,7 @@
 """What is reported about a failed Kafka transaction, and who serves its reports. There is no broker."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from itertools import count
 
@@ -18,7 +19,7 @@ async def test_a_position_that_no_transaction_accepts_is_retried(
 ) -> None:
     sink = transactional_sink()
     # For librdkafka no transaction has begun, the same as after a failure.
-    monkeypatch.setattr(sink, "_begun", True)
+    monkeypatch.setattr(sink, "_begun_s", time.monotonic())
     with pytest.raises(KafkaUnavailable, match=r"^topic app\.offsets: "):
         await sink.commit(Delivered(1))
 
@@ -115,7 +116,7 @@ async def test_a_transaction_aborted_by_brokers_is_not_blamed_on_another_relay(
     with pytest.raises(KafkaUnavailable, match=f"^{why}.*sink.kafka, 60000"):
         await sink.commit(Delivered(1))
     # So no other commit is tried.
-    assert sink.failed
+    assert sink.failures.failed
     # Whoever asks next learns the same, not that the record was purged.
     with pytest.raises(KafkaUnavailable, match=f"^{why}.*sink.kafka, 60000"):
         sink.poll()

@@ -4,6 +4,7 @@ from typing import cast
 
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Need
+from pgrelay.kafka.failures import Failures
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import SlotWal
@@ -24,10 +25,9 @@ class FakeSink(Sink):
     """Its producer has a given number of unacknowledged records."""
 
     def __init__(self) -> None:
-        self.problem = None
+        self.failures = Failures({})
         self.under_way = 0
         self.acknowledged = False
-        self._failures = 0
 
     @property
     def in_queue(self) -> int:

@@ -8,6 +8,7 @@ from pgrelay.assembly.spool import Spool
 from pgrelay.encode.records import BY_KEY, Record, Segment
 from pgrelay.errors import RecordRefused
 from pgrelay.handover import Delivery
+from pgrelay.kafka.failures import Failures
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
@@ -59,23 +60,22 @@ class FakeSink(Sink):
     """
 
     def __init__(self, by_broker: bool = False) -> None:
-        self.shut_out = self.hurried = False
+        self.failures = Failures({})
+        self.hurried = False
         self.room = True
         self._by_broker = by_broker
-        self._failure = self._refused_batch = None
         self._waiting: list[Delivery] = []
 
     def fail(self) -> None:
         """A record is refused, in another thread's call: nobody has been told yet."""
-        self._failure = RecordRefused("refused")
+        self.failures.reason = RecordRefused("refused")
 
     @property
     def in_queue(self) -> int:
         return len(self._waiting)
 
     def poll(self) -> int:
-        if self._failure is not None:
-            raise self._failure
+        self.failures.raise_unless(None)
         return 0
 
     def hurry(self) -> bool:
@@ -89,7 +89,7 @@ class FakeSink(Sink):
             if value != REFUSED:
                 self._waiting.append(delivery)
             elif self._by_broker:
-                self._failure = RecordRefused("refused")
+                self.failures.reason = RecordRefused("refused")
             else:
                 raise RecordRefused("refused")
         return len(records)
@@ -98,7 +98,7 @@ class FakeSink(Sink):
         self._waiting.pop(0).report(None, None)
 
     async def _await_report(self, timeout_s: float, known: object = None) -> None:
-        assert known is self._failure
+        assert known is self.failures.reason
         await asyncio.sleep(0)
         if self._waiting:
             self.acknowledge()
@@ -118,7 +118,6 @@ class FakeTransactions(FakeSink, TransactionalSink):
         self.commits.set()
         self.committed: list[int] = []
         self.spoilt = False
-        self._spent_by = self._purged = None
 
     async def recover(self) -> Delivered | None:
         await self.recovers.wait()

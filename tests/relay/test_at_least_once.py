@@ -50,5 +50,5 @@ def test_after_a_refusal_only_reports_that_may_come_are_waited_for() -> None:
     assert not guarantee.may_settle(refused=True)
     sink.produce([("t", None, TAKEN, None, BY_KEY)], 0, sink.delivery(entry, 4))
     assert guarantee.may_settle(refused=True)
-    sink.shut_out = True
+    sink.failures.shut_out = True
     assert not guarantee.may_settle(refused=True)

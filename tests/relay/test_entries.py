@@ -2,6 +2,7 @@
 
 from pgrelay.assembly.events import Reached, TransactionBegin
 from pgrelay.encode.records import BY_KEY, Record, Segment
+from pgrelay.kafka.failures import Failures
 from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.at_least_once import AtLeastOnce
@@ -15,7 +16,7 @@ class FakeSink(Sink):
     """No producer: whatever enters waits in the outbox."""
 
     def __init__(self) -> None:
-        pass
+        self.failures = Failures({})
 
 
 class FakeGuarantee(AtLeastOnce):

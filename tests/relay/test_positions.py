@@ -8,6 +8,7 @@ import pytest
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.handover import Delivery
+from pgrelay.kafka.failures import Failures
 from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.postgres.history import History
@@ -27,13 +28,14 @@ class FakeKafka(Sink):
     """Takes records while it has room, and acknowledges them when told."""
 
     def __init__(self) -> None:
+        self.failures = Failures({})
         self.room = True
         self.values: list[Any] = []
         self._waiting: list[InFlight] = []
 
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
         assert commit_lsn == 0, "a position is of no transaction, which skip could leave out"
-        return Delivery(inflight, commit_lsn, self.refused)
+        return Delivery(inflight, commit_lsn, self.failures.refused)
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
         if not self.room:

@@ -7,6 +7,7 @@ import pytest
 
 from pgrelay.encode.records import BY_KEY, Record
 from pgrelay.errors import KafkaUnavailable
+from pgrelay.kafka.failures import Failures
 from pgrelay.kafka.sink import Sink
 from pgrelay.relay.reset import _forget
 
@@ -14,9 +15,9 @@ from pgrelay.relay.reset import _forget
 class Gone(Sink):
     """Its brokers have gone away since they named their topics."""
 
-    problem = "connection refused"
-
-    def __init__(self) -> None: ...
+    def __init__(self) -> None:
+        self.failures = Failures({})
+        self.failures.problem = "connection refused"
 
     async def publish(self, records: Sequence[Record]) -> None:
         await asyncio.sleep(3600)

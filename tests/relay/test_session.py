@@ -51,7 +51,7 @@ async def test_settling_waits_for_records_before_the_refused_one_only(by_broker:
 
 async def test_settling_does_not_wait_if_kafka_denies_access() -> None:
     session = await refused(FakeSink(by_broker=True))
-    session.sink.shut_out = True
+    session.sink.failures.shut_out = True
     await session.settle(10)
     assert session.sink.in_queue == 1
 

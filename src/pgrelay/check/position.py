@@ -50,7 +50,7 @@ async def position_findings(
 
 async def _asked(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
     try:
-        await sink.connect()
+        await sink.topics.learn()
     except (KafkaUnavailable, SetupError):
         return []
     try:

@@ -24,7 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 from pgrelay.config import SinkConfig
 from pgrelay.kafka.errors import UNAUTHORIZED
 from pgrelay.kafka.log import quiet_log
-from pgrelay.kafka.topics import plainer, portions
+from pgrelay.kafka.topics import create, portions
 from pgrelay.kafka.tries import tries
 
 _TIMEOUT_S: Final = 8.0
@@ -148,9 +148,8 @@ class Cluster:
 
     async def broker(self, broker: int) -> Broker:
         """Ask that broker itself, at the address that it advertises."""
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
-        futures = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)
-        values = await _result(futures[resource])
+        asked = self._ask_configs(ResourceType.BROKER, [str(broker)])
+        values = await _result(asked[str(broker)])
         return Broker(
             _config_of(values, "message.max.bytes", "log.cleanup.policy", "log.retention.ms"),
             _number(values, "transaction.state.log.replication.factor", 1),
@@ -162,22 +161,23 @@ class Cluster:
 
         Those that can't be had for another reason are left out.
         """
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-        futures = self._admin.describe_configs(resources, request_timeout=_TIMEOUT_S)
         found: dict[str, TopicConfig | None] = {}
-        for resource, future in futures.items():
+        for name, answer in self._ask_configs(ResourceType.TOPIC, names).items():
             try:
-                found[resource.name] = _topic_config(await _result(future))
+                found[name] = _topic_config(await _result(answer))
             except KafkaException as error:
                 if error.args[0].code() in UNAUTHORIZED:
-                    found[resource.name] = None
+                    found[name] = None
         return found
 
     async def topic_config(self, name: str) -> TopicConfig:
         """An existing topic's configuration. Raises KafkaException if it can't be had."""
-        resource = ConfigResource(ResourceType.TOPIC, name)
-        futures = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)
-        return _topic_config(await _result(futures[resource]))
+        return _topic_config(await _result(self._ask_configs(ResourceType.TOPIC, [name])[name]))
+
+    def _ask_configs(self, of: ResourceType, names: Sequence[str]) -> "dict[str, Future[Any]]":
+        resources = [ConfigResource(of, name) for name in names]
+        answers = self._admin.describe_configs(resources, request_timeout=_TIMEOUT_S)
+        return {resource.name: answer for resource, answer in answers.items()}
 
     async def forbidden(self, names: Sequence[str], operation: AclOperation) -> list[str]:
         """Those of these existing topics on which we have no right to the operation."""
@@ -198,21 +198,9 @@ class Cluster:
 
     async def uncreatable(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
         """Have the cluster validate topics as if it created them. Returns those that it refuses, and why."""
-        refused = {}
-        again = []
+        refused: dict[str, KafkaError] = {}
         for portion in portions(topics):
-            futures = self._admin.create_topics(portion, validate_only=True, request_timeout=_TIMEOUT_S)
-            for new in portion:
-                try:
-                    await _result(futures[new.topic])
-                except KafkaException as error:
-                    refused[new.topic] = error.args[0]
-                    if (plain := plainer(new, error.args[0])) is not None:
-                        again.append(plain)
-        if again:
-            for plain in again:
-                del refused[plain.topic]
-            refused |= await self.uncreatable(again)
+            refused |= await create(self._admin, portion, _TIMEOUT_S, validate_only=True)
         return refused
 
 

@@ -1,11 +1,10 @@
 """Which topics exist, as far as a producer has been told, and how missing ones are created."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import Future
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
@@ -13,7 +12,7 @@ from pgrelay.config import SinkConfig
 from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import PgrelayError, SetupError, Verdict, verdict
 from pgrelay.kafka.errors import too_few_brokers, uncreated, unheard
-from pgrelay.kafka.topics import TopicOf, new_topic, plainer, portions
+from pgrelay.kafka.topics import TopicOf, create, new_topic, portions
 
 _CREATE_TIMEOUT_S: Final = 30.0
 _CREATE_RETRY_S: Final = 0.2
@@ -101,26 +100,13 @@ class KnownTopics:
 
     async def _try_to_create(self, wanted: list[NewTopic], timeout_s: float) -> dict[str, PgrelayError]:
         """Returns the errors, by topic."""
-        futures: dict[str, Future[Any]] = self._admin.create_topics(
-            wanted, operation_timeout=timeout_s, request_timeout=timeout_s
-        )
-        refusals: dict[str, KafkaError] = {}
-        exist: list[str] = []
-        for new in wanted:
-            topic = new.topic
-            try:
-                await asyncio.wrap_future(futures[topic])
-                self._partitions[topic] = new.num_partitions
-                self.made.add(topic)
-            except KafkaException as error:
-                reason: KafkaError = error.args[0]
-                if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                    exist.append(topic)
-                else:
-                    refusals[topic] = reason
-        again = [plain for new in wanted if (plain := _plainer(new, refusals)) is not None]
-        for plain in again:
-            del refusals[plain.topic]
+        refusals = await create(self._admin, wanted, timeout_s)
+        made = {new.topic: new.num_partitions for new in wanted if new.topic not in refusals}
+        self._partitions |= made
+        self.made |= made.keys()
+        exist = [each for each in refusals if refusals[each].code() == KafkaError.TOPIC_ALREADY_EXISTS]
+        for topic in exist:
+            del refusals[topic]
         enough = any(map(too_few_brokers, refusals.values())) and await self._has_enough_brokers()
         failures = {topic: uncreated(topic, reason, enough) for topic, reason in refusals.items()}
         if exist:
@@ -128,7 +114,7 @@ class KnownTopics:
         for topic in exist:
             if topic not in self._partitions and await self._is_unheard(topic):
                 failures[topic] = unheard(topic)
-        return {**failures, **await self._try_to_create(again, timeout_s)} if again else failures
+        return failures
 
     async def _has_enough_brokers(self) -> bool:
         """Whether the cluster has as many brokers as a topic is to have replicas, even if some are away."""
@@ -146,8 +132,3 @@ class KnownTopics:
         """Whether the broker that is asked does not know the topic, rather than hiding it from us."""
         error = (await self._ask(topic)).topics[topic].error
         return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-
-
-def _plainer(new: NewTopic, refusals: Mapping[str, KafkaError]) -> NewTopic | None:
-    reason = refusals.get(new.topic)
-    return None if reason is None else plainer(new, reason)

@@ -8,40 +8,32 @@ CONFIGURATION.md and "Introduction to librdkafka", "Message reliability".
 """
 
 import asyncio
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from threading import Lock
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
 
 from pgrelay.config import SinkConfig
-from pgrelay.config.secrets import mask_complaint
 from pgrelay.encode.records import Record, record_size
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import clear_frames, close_clients
 from pgrelay.kafka.errors import (
     DESYNCHRONIZED,
-    PURGED,
     UNAUTHORIZED,
-    UNKNOWN,
-    UNTRUSTED,
     delivery_error,
-    denial,
-    denied,
     desynchronized,
     oversized,
     refused_options,
     unreached,
     what_it_says,
 )
+from pgrelay.kafka.failures import Failures
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.log import quiet_log
 from pgrelay.kafka.producer_options import FIXED, GAPLESS, LINGERING, defaults_for, largest_record
-from pgrelay.kafka.refused_batch import RefusedBatch
 from pgrelay.kafka.reports import take_reports
 from pgrelay.kafka.tries import tries
 from pgrelay.progress import InFlight
@@ -52,35 +44,25 @@ _FULL_RETRY_S: Final = 0.01
 _ANSWER_S: Final = 0.1
 _HURRY_S: Final = 0.001
 # How long the report on a refused record is waited for, once the producer or its transaction has failed.
-REPORT_S: Final = 0.1
-REPORT_TRIES: Final = 10
+LATE_REPORTS_S: Final = (0.1,) * 10
 _HURRY_AGAIN_S: Final = 0.01
 
-# What librdkafka adds to an error text. It differs each time, and would look like something new.
-_PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^()]*(\(s\)[^()]*)?\)")
+# By these the producer takes no record, because it, or its transaction, has failed before.
+_FAILED_BEFORE: Final = frozenset({KafkaError._FATAL, KafkaError._STATE})
 
 
 class Sink:
-    """One producer, and the topics that it knows of.
-
-    `problem` is the last error that librdkafka reported since `problem` was cleared.
-    """
+    """One producer, the topics that it knows of, and its failures."""
 
     def __init__(self, config: SinkConfig, more: Mapping[str, object] = GAPLESS) -> None:
         """`more`: options of librdkafka that a kind of sink needs; by default those of at least once."""
         self._config = config
-        self._failure: PgrelayError | None = None
-        self._refused_batch: RefusedBatch | None = None
-        # How many calls take in reports now, each in a thread of its own.
-        self._serving, self._serving_lock = 0, Lock()
-        self.shut_out = False  # Kafka does not let us in, or we do not trust it: no report will come
-        self.problem: str | None = None
-        self._failures = 0
+        self.failures = Failures(config.kafka)
         self._lingers = not LINGERING.isdisjoint(config.kafka)
         self._handed_over = 0
         self._hurried, self._hurry_due = 0, 0.0
         self._reported = 0
-        common: dict[str, Any] = {**config.kafka, "error_cb": self._complain}
+        common: dict[str, Any] = {**config.kafka, "error_cb": self.failures.complain}
         log = quiet_log()
         ours = defaults_for(config.kafka)
         try:
@@ -90,31 +72,6 @@ class Sink:
             # Not `from error`: a traceback would show its text.
             raise refused_options(error, config.kafka) from None
         self.topics = KnownTopics(config, self._admin, self._metadata)
-
-    def _complain(self, error: KafkaError) -> None:
-        text = mask_complaint(_PARTICULARS.sub("", error.str()), self._config.kafka)
-        untrusted = error.code() == KafkaError._SSL and UNTRUSTED in text
-        refused = denied(error)
-        self.shut_out = self.shut_out or untrusted or (refused and error.code() in UNKNOWN)
-        if refused:
-            self._fail(denial(text))
-        elif untrusted:
-            self._fail(
-                SetupError(
-                    f"Kafka's certificate is not trusted: {text}; correct the ssl.* options, or the host"
-                )
-            )
-        elif self.problem is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self.problem = text
-
-    def _fail(self, error: PgrelayError) -> None:
-        self._failures += 1
-        self._failure = self._failure or error
-
-    @property
-    def failed(self) -> bool:
-        """A record was refused for good, or we are; `poll` raises the reason once it is known."""
-        return self._failure is not None or self._refused_batch is not None
 
     @property
     def in_queue(self) -> int:
@@ -146,31 +103,28 @@ class Sink:
         """Take in reports by librdkafka's `poll` or `flush`. Raises what has failed, unless it is `known`."""
         events, fatal = self._take(serve, timeout_s)
         if fatal is not None:
-            for _ in range(REPORT_TRIES if fatal.code() == KafkaError._GAPLESS_GUARANTEE else 0):
-                if self._failure is None:
-                    self._take(self._producer.poll, REPORT_S)  # the reports on what was refused come after it
-            raise self._failure or self._lost(fatal)
-        if self._failure is not None and self._failure is not known:
-            raise self._failure
+            # The reports on what was refused come after it.
+            late = fatal.code() == KafkaError._GAPLESS_GUARANTEE
+            raise self._explained(self._lost(fatal), LATE_REPORTS_S if late else ())
+        self.failures.raise_unless(known)
         return events
 
-    def _take(self, serve: Callable[[float], int], timeout_s: float) -> tuple[int, KafkaError | None]:
-        """Take in reports. Returns how many events, and the error if one is fatal to the producer."""
-        with self._serving_lock:
-            self._serving += 1
-        events, fatal = 0, None
-        try:
-            events = take_reports(serve, timeout_s)
-        except KafkaException as error:
-            # The client raises such an error, and does not pass it to `error_cb`.
-            fatal = error.args[0]
-        finally:
-            with self._serving_lock:
-                self._serving -= 1
-                # Another thread may be in the middle of a batch's reports.
-                if self._serving == 0:
-                    self._judge()
-        return events, fatal
+    def _take(self, call: Callable[[float], int | None], timeout_s: float) -> tuple[int, KafkaError | None]:
+        """Take in reports. Returns how many events, and the error if the call has failed."""
+        with self.failures.taking_reports():
+            try:
+                return take_reports(call, timeout_s) or 0, None
+            except KafkaException as error:
+                # The client raises an error that is fatal to the producer, and does not report it otherwise.
+                return 0, error.args[0]
+
+    def _explained(self, error: PgrelayError, tries_s: Sequence[float]) -> PgrelayError:
+        """The error, or else the reason for it, if the reports of these tries give one."""
+        for try_s in tries_s:
+            if self.failures.reason is None:
+                _, fatal = self._take(self._producer.poll, try_s)
+                error = error if fatal is None else self._lost(fatal)
+        return self.failures.reason or error
 
     def _lost(self, error: KafkaError) -> PgrelayError:
         """The error for a producer that can no longer be used."""
@@ -184,37 +138,17 @@ class Sink:
         return KafkaUnavailable(f"{lost}: {DESYNCHRONIZED}" if desynchronized(error) else lost)
 
     def take_acknowledged(self) -> bool:
-        """Whether any record was acknowledged since the last call."""
+        """Whether any record was acknowledged since the last call; if so, the `problem` is over."""
         # librdkafka's own events are in its queue too, so this may count too few for a while.
         reported = self._handed_over - self.in_queue
         if reported <= self._reported:
             return False
         self._reported = reported
+        self.failures.problem = None
         return True
 
-    def take_failures(self) -> int:
-        """How many records were refused for good since the last call."""
-        failures = self._failures
-        self._failures = 0
-        return failures
-
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
-        return Delivery(inflight, commit_lsn, self.refused)
-
-    def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
-        """Note that a record was refused for good."""
-        if error.code() in PURGED:
-            return  # what the producer has failed by is raised by itself
-        self._failures += 1
-        if self._failure is None:
-            self._refused_batch = self._refused_batch or RefusedBatch()
-            self._refused_batch.add(error, message, commit_lsn)
-
-    def _judge(self) -> None:
-        """Once all reports of a refused batch are here: what has failed is what refused it."""
-        if self._refused_batch is not None:
-            self._failure = self._failure or self._refused_batch.reason()
-            self._refused_batch = None
+        return Delivery(inflight, commit_lsn, self.failures.refused)
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
         """Hand over the records from index `start`; returns the index of the first that found no room.
@@ -231,7 +165,11 @@ class Sink:
         if not isinstance(reason, KafkaException):
             raise reason
         error: KafkaError = reason.args[0]
-        raise self._behind(error, self._untaken(records[index], error, delivery.commit_lsn)) from reason
+        failure = self._untaken(records[index], error, delivery.commit_lsn)
+        if error.code() in _FAILED_BEFORE:
+            self.failures.symptom = failure
+            self.poll()  # raises what is behind it
+        raise failure from reason
 
     def _untaken(self, record: Record, error: KafkaError, commit_lsn: int) -> PgrelayError:
         topic, key, value, headers, _ = record
@@ -241,19 +179,13 @@ class Sink:
             return oversized(topic, commit_lsn, key, size, largest_record(self._config.kafka))
         return delivery_error(error, topic, commit_lsn, key)
 
-    def _behind(self, reason: KafkaError, failure: PgrelayError) -> PgrelayError:
-        """What is behind librdkafka's refusal to take a record: the `failure`, unless something says more."""
-        if reason.code() == KafkaError._FATAL:
-            self.poll()  # raises what was fatal
-        return failure
-
     async def publish(self, records: Sequence[Record]) -> None:
         """Send records and return once all are acknowledged, however long that takes.
 
         Raises the error of a refusal, even of another record.
         """
         sent = InFlight(None)
-        delivery = Delivery(sent, 0, self.refused)
+        delivery = Delivery(sent, 0, self.failures.refused)
         for record in records:
             await self._enqueue(record, delivery)
         while sent.acknowledged < len(records):
@@ -272,10 +204,6 @@ class Sink:
                 return
             await asyncio.sleep(_FULL_RETRY_S)
 
-    async def connect(self) -> None:
-        """Return once the cluster has named its topics. Raises KafkaUnavailable if nobody answers."""
-        await self.topics.learn()
-
     async def _metadata(self, only: str | None) -> ClusterMetadata:
         """The metadata of every topic, or of one. Raises KafkaUnavailable if nobody answers."""
         loop = asyncio.get_running_loop()
@@ -287,9 +215,9 @@ class Sink:
             except KafkaException as error:
                 said = what_it_says(error)
             self.poll()
-            troubled = self.problem is not None
-            if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
-                raise unreached(self.problem or said)
+            problem = self.failures.problem
+            if loop.time() - began > (_METADATA_TIMEOUT_S if problem is None else _METADATA_TROUBLED_S):
+                raise unreached(problem or said)
 
     async def drain(self, step: Callable[[], bool], timeout_s: float) -> bool:
         """Take `step` after `step`, and reports in between, until it returns false; false if time ran out.
@@ -298,7 +226,7 @@ class Sink:
         learning what else Kafka took.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
-        known = self._failure
+        known = self.failures.reason
         while step():
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
@@ -313,9 +241,9 @@ class Sink:
         """
         self._producer.purge()
         # Our references must be the last: others, dropped later, would block the loop or leave threads.
-        clear_frames(after)
-        clear_frames(self._failure)
-        # Their callbacks refer to us: not dropped here, the clients would live until cycles are collected.
+        for error in (after, *self.failures.errors):
+            clear_frames(error)
+        # `topics` refers to us: not dropped here, the clients would live until cycles are collected.
         clients: list[Any] = [self._producer, self._admin]
         del self._producer, self._admin, self.topics
         await asyncio.to_thread(close_clients, clients)

@@ -1,9 +1,12 @@
 """Topics as a relay creates them, by what they hold."""
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Literal
+from concurrent.futures import Future
+from typing import Any, Final, Literal
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
@@ -80,3 +83,28 @@ def portions(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
         partitions += topic.num_partitions
     if portion:
         yield portion
+
+
+async def create(
+    admin: AdminClient, topics: list[NewTopic], timeout_s: float, *, validate_only: bool = False
+) -> dict[str, KafkaError]:
+    """Create topics, or only have the cluster validate them, in one request. Returns the refusals by topic.
+
+    Where a `plainer` topic may not be refused, it is tried in a second request, which may take as long.
+    """
+    futures: dict[str, Future[Any]] = admin.create_topics(
+        topics, operation_timeout=timeout_s, request_timeout=timeout_s, validate_only=validate_only
+    )
+    refusals: dict[str, KafkaError] = {}
+    again: list[NewTopic] = []
+    for new in topics:
+        try:
+            await asyncio.wrap_future(futures[new.topic])
+        except KafkaException as error:
+            if (plain := plainer(new, error.args[0])) is not None:
+                again.append(plain)
+            else:
+                refusals[new.topic] = error.args[0]
+    if again:
+        refusals |= await create(admin, again, timeout_s, validate_only=validate_only)
+    return refusals

@@ -11,29 +11,25 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
-from pgrelay.kafka.closing import clear_frames
 from pgrelay.kafka.errors import (
     DESYNCHRONIZED,
     GONE,
     POISON,
-    PURGED,
     RECREATED,
     UNAUTHORIZED,
-    delivery_error,
     denial,
     denied,
     desynchronized,
 )
 from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.producer_options import transaction_timeout_ms
-from pgrelay.kafka.reports import take_reports
-from pgrelay.kafka.sink import REPORT_S, REPORT_TRIES, Sink
+from pgrelay.kafka.sink import LATE_REPORTS_S, Sink
 from pgrelay.progress import InFlight
 
 # How long one try of a transactional call takes at most: a stop waits no longer for its thread.
@@ -58,65 +54,41 @@ class TransactionalSink(Sink):
         of = offsets.identity
         super().__init__(config, {"transactional.id": f"pgrelay-{of.systemid}-{of.db}-{of.slot}"})
         self._offsets = offsets
-        self._begun = False
         self._calling = False
-        self._spent_by: PgrelayError | None = None
-        # A record that librdkafka dropped because its transaction has failed, if we know no more yet.
-        self._purged: PgrelayError | None = None
-        # When the current transaction began, by the monotonic clock.
-        self._begun_s = 0.0
+        # When the open transaction began, by the monotonic clock; None if none is open.
+        self._begun_s: float | None = None
         self.timeout_s = transaction_timeout_ms(config.kafka) / 1000
 
-    @property
-    def failed(self) -> bool:
-        return super().failed or self._spent_by is not None or self._purged is not None
-
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
-        return Delivery(InFlight(None), commit_lsn, self.refused)
+        return Delivery(InFlight(None), commit_lsn, self.failures.refused)
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
-        self._begin()
+        if self._begun_s is None:
+            try:
+                self._producer.begin_transaction()
+            except KafkaException as error:
+                raise self._lost(error.args[0]) from error
+            self._begun_s = time.monotonic()
         return super().produce(records, start, delivery)
 
     def _serve(
         self, serve: Callable[[float], int], timeout_s: float, known: PgrelayError | None = None
     ) -> int:
-        # A transactional call takes in the reports itself: a second thread would compete for each of them.
         if self._calling:
+            # The call takes in the reports itself: a second thread would compete for each of them.
+            time.sleep(min(timeout_s, _CALL_REST_S))
             return 0
         events = super()._serve(serve, timeout_s, known)
-        if self._spent_by is not None:
-            raise self._spent_by
-        if self._purged is not None:
-            raise self._spoilt(self._purged)
+        if self.failures.symptom is not None:
+            # Unlike its reports, a transaction's failure is known to librdkafka at once.
+            raise self._given_up(self._own_failure() or self._overdue() or self.failures.symptom)
         return events
 
-    def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
-        if error.code() in PURGED:
-            self._purged = (
-                self._purged or self._overdue() or delivery_error(error, message.topic() or "?", commit_lsn)
-            )
-        else:
-            super().refused(error, message, commit_lsn)
-
-    def _behind(self, reason: KafkaError, failure: PgrelayError) -> PgrelayError:
-        if reason.code() == KafkaError._STATE:
-            # Unlike its reports, a transaction's failure is known to librdkafka at once.
-            return self._spoilt(failure)
-        return super()._behind(reason, failure)
-
-    def _spoilt(self, failure: PgrelayError) -> PgrelayError:
-        """The error of a transaction that has failed: its own, or `failure` if librdkafka knows of none."""
-        return self._given_up(self._own_failure() or failure)
-
     def _given_up(self, failure: PgrelayError) -> PgrelayError:
-        """Keep the error of a transaction. Raises that of a refused record, which names its topic."""
-        self._spent_by = failure
-        super()._serve(self._producer.poll, 0)
-        if isinstance(failure, RecordRefused):
-            for _ in range(REPORT_TRIES):
-                super()._serve(self._producer.poll, REPORT_S)
-        return failure
+        """Keep the error of a transaction. Returns that of a refused record if it comes: it names a topic."""
+        self.failures.spent_by = failure
+        late = isinstance(failure, RecordRefused)
+        return self._explained(failure, (0, *LATE_REPORTS_S) if late else (0,))
 
     def _own_failure(self) -> PgrelayError | None:
         """Why the open transaction has failed; None if it has not."""
@@ -129,12 +101,6 @@ class TransactionalSink(Sink):
             return None
         return None if reason.code() == KafkaError._STATE else self._lost(reason)
 
-    async def _await_report(self, timeout_s: float, known: PgrelayError | None = None) -> None:
-        if self._calling:
-            await asyncio.sleep(min(timeout_s, _CALL_REST_S))
-        else:
-            await super()._await_report(timeout_s, known)
-
     def _lost(self, error: KafkaError) -> PgrelayError:
         if error.code() not in _FENCED:
             return _transaction_error(error)
@@ -145,8 +111,8 @@ class TransactionalSink(Sink):
 
     def _overdue(self) -> PgrelayError | None:
         """The error for a transaction that was open for longer than brokers allow; None if it was not."""
-        open_s = time.monotonic() - self._begun_s
-        if not self._begun or open_s <= self.timeout_s:
+        open_s = 0.0 if self._begun_s is None else time.monotonic() - self._begun_s
+        if open_s <= self.timeout_s:
             return None
         return KafkaUnavailable(
             f"a Kafka transaction was open for {open_s:.0f} s, and brokers abort one after {self._limit()}: "
@@ -155,14 +121,6 @@ class TransactionalSink(Sink):
 
     def _limit(self) -> str:
         return f"transaction.timeout.ms in sink.kafka, {self.timeout_s * 1000:.0f}"
-
-    def _begin(self) -> None:
-        if not self._begun:
-            try:
-                self._producer.begin_transaction()
-            except KafkaException as error:
-                raise self._lost(error.args[0]) from error
-            self._begun, self._begun_s = True, time.monotonic()
 
     async def recover(self) -> Delivered | None:
         """Fence every other producer of this identity, and read what was delivered; None if nothing yet.
@@ -180,28 +138,24 @@ class TransactionalSink(Sink):
         except TimeoutError:
             raise KafkaUnavailable("Kafka does not answer the transactional producer") from None
 
-    async def close(self, after: BaseException | None = None) -> None:
-        clear_frames(self._spent_by)
-        await super().close(after)
-
     async def commit(self, position: Delivered) -> None:
         """Commit what was produced, together with the position."""
         await self._enqueue(self._offsets.record(position), self.delivery(InFlight(None), 0))
         await self._call(self._producer.commit_transaction)
-        self._begun = False
+        self._begun_s = None
 
     async def _call(self, step: Callable[[float], None]) -> None:
         """Make one transactional call in a thread; repeat it while librdkafka calls its error retriable."""
         while True:
             self._calling = True
             try:
-                return await asyncio.to_thread(take_reports, step, _TRY_S)
-            except KafkaException as error:
-                reason: KafkaError = error.args[0]
+                _, error = await asyncio.to_thread(self._take, step, _TRY_S)
             finally:
                 self._calling = False
-            if not reason.retriable():
-                raise self._given_up(self._lost(reason))
+            if error is None:
+                return
+            if not error.retriable():
+                raise self._given_up(self._lost(error))
 
 
 def _transaction_error(error: KafkaError) -> PgrelayError:

@@ -158,7 +158,7 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
     Raises StandbyNotReady if the position is a primary's and the server is a standby; PositionError if the
     position can't be read.
     """
-    await sink.connect()
+    await sink.topics.learn()
     try:
         position = await delivered(sink, offsets)
     except PositionError:

@@ -120,7 +120,7 @@ class Observer:
         metrics.set_open_transactions(len(session.assembler.held()))
         metrics.set_spooled_bytes(session.assembler.spool.on_disk)
         metrics.add_spooled_bytes(session.assembler.spool.take_written())
-        metrics.add_delivery_errors(session.sink.take_failures())
+        metrics.add_delivery_errors(session.sink.failures.take_count())
         for table, op, count in session.encoder.take_counts():
             metrics.add_records(table, op, count)
         self._tell_dead_letters(session)

@@ -94,7 +94,7 @@ async def _kept(sink: Sink, offsets: Offsets, at_least_once: bool) -> _Kept:
 
     But if we may not read them, that is no error at least once, when runs do without them.
     """
-    await sink.connect()
+    await sink.topics.learn()
     if offsets.topic not in sink.topics:
         return _Kept()
     try:
@@ -147,7 +147,7 @@ async def _forget(sink: Sink, topic: str, tombstones: Sequence[Record], slot: st
         async with asyncio.timeout(_PATIENCE_S):
             await sink.publish(tombstones)
     except TimeoutError:
-        reason = f"no acknowledgement within {_PATIENCE_S:g} s ({sink.problem or 'no answer'})"
+        reason = f"no acknowledgement within {_PATIENCE_S:g} s ({sink.failures.problem or 'no answer'})"
         raise KafkaUnavailable(f"{unforgotten}: {reason}; once the brokers answer, {again}") from None
     except PgrelayError as refused:
         raise type(refused)(f"{unforgotten}: {refused}; then {again}") from refused

@@ -200,7 +200,7 @@ class Session:
     @property
     def _refused(self) -> bool:
         """The producer, or a broker, has refused a record of this session for good."""
-        return self._outbox.refused or self.sink.failed
+        return self._outbox.refused or self.sink.failures.failed
 
     def _advance(self) -> None:
         passed = self.ledger.advance()

@@ -97,7 +97,6 @@ class Stalls:
         sink = session.sink
         late = self._late(session, now)
         if sink.take_acknowledged():
-            sink.problem = None
             self._acknowledged_at = now
             if late is not None:
                 self._unacknowledged(sink, late)
@@ -107,8 +106,8 @@ class Stalls:
             # A stall may have held up only a commit, with nothing queued behind it.
             self._acknowledged_at = now
             self._watch_needed(_needed(session), now, may_end)
-        elif now - self._acknowledged_at > (_SILENT_S if sink.problem is None else _TROUBLED_S):
-            self._unacknowledged(sink, sink.problem or f"no answer for {_SILENT_S:g} s")
+        elif now - self._acknowledged_at > (_SILENT_S if sink.failures.problem is None else _TROUBLED_S):
+            self._unacknowledged(sink, sink.failures.problem or f"no answer for {_SILENT_S:g} s")
 
     def _late(self, session: Session, now: float) -> str | None:
         """What the slot has waited for too long; None if nothing."""

@@ -156,7 +156,7 @@ class Starts:
         self.resume_point.check_slot(slot, config.source.slot)
         self.resume_point.seen(slot)
         # Before the stream: we are silent while we wait here, and the server would cut it.
-        await sink.connect()
+        await sink.topics.learn()
         await self._require_topics(sink)
         await self._hold_against_kafka(server, sink, slot)
         if self._registry is not None:

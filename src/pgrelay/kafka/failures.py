@@ -1,0 +1,115 @@
+"""What a producer has failed by, and which of several errors is raised.
+
+librdkafka tells of one failure in several ways, not all of which give the reason. The first of these counts:
+
+1. `reason`: what refused a record, by its report, or us, by a complaint
+2. `spent_by`: exactly once, why the open transaction can't be committed
+3. `symptom`: what only follows from a failure: a record was dropped, or is not taken any more. A sink with
+   transactions asks librdkafka what is behind it; any other gets that as the error of a call
+
+Any thread may take in the reports on a refused batch, and only all of them together tell the reason.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from threading import Lock
+from typing import Final
+
+from confluent_kafka import KafkaError, Message
+
+from pgrelay.config.secrets import mask_complaint
+from pgrelay.errors import PgrelayError, SetupError
+from pgrelay.kafka.errors import PURGED, UNKNOWN, UNTRUSTED, delivery_error, denial, denied
+from pgrelay.kafka.refused_batch import RefusedBatch
+
+# What librdkafka adds to an error text. It differs each time, and would look like something new.
+_PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^()]*(\(s\)[^()]*)?\)")
+
+
+class Failures:
+    """The failures of one producer, which none of them leaves usable.
+
+    `problem` is no failure: the last error that librdkafka reported since `problem` was cleared, and that may
+    pass. `shut_out`: Kafka does not let us in, or we do not trust it, so no report will come.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """`options` are librdkafka's: what it complains of shows none of their secrets."""
+        self.problem: str | None = None
+        self.shut_out = False
+        self.reason: PgrelayError | None = None
+        self.spent_by: PgrelayError | None = None
+        self.symptom: PgrelayError | None = None
+        self._options = options
+        self._count = 0
+        self._batch: RefusedBatch | None = None
+        # How many threads take in reports.
+        self._taking, self._lock = 0, Lock()
+
+    @property
+    def failed(self) -> bool:
+        """A record was refused for good, or we are, though the reason may not be known yet."""
+        return self._batch is not None or any(error is not None for error in self.errors)
+
+    @property
+    def errors(self) -> tuple[PgrelayError | None, ...]:
+        return self.reason, self.spent_by, self.symptom
+
+    def complain(self, error: KafkaError) -> None:
+        """Take in an error that is not about a record: librdkafka's `error_cb`."""
+        text = mask_complaint(_PARTICULARS.sub("", error.str()), self._options)
+        untrusted = error.code() == KafkaError._SSL and UNTRUSTED in text
+        refused = denied(error)
+        self.shut_out = self.shut_out or untrusted or (refused and error.code() in UNKNOWN)
+        if refused:
+            self._fail(denial(text))
+        elif untrusted:
+            self._fail(
+                SetupError(
+                    f"Kafka's certificate is not trusted: {text}; correct the ssl.* options, or the host"
+                )
+            )
+        elif self.problem is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.problem = text
+
+    def _fail(self, error: PgrelayError) -> None:
+        self._count += 1
+        self.reason = self.reason or error
+
+    def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
+        """Take in the report on a record that was refused for good, or dropped because of a failure."""
+        if error.code() in PURGED:
+            self.symptom = self.symptom or delivery_error(error, message.topic() or "?", commit_lsn)
+            return
+        self._count += 1
+        if self.reason is None:
+            self._batch = self._batch or RefusedBatch()
+            self._batch.add(error, message, commit_lsn)
+
+    @contextlib.contextmanager
+    def taking_reports(self) -> Iterator[None]:
+        """A thread takes in reports during this block. Several may at once."""
+        with self._lock:
+            self._taking += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._taking -= 1
+                # Another thread may be in the middle of a batch's reports.
+                if self._taking == 0 and self._batch is not None:
+                    self.reason = self.reason or self._batch.reason()
+                    self._batch = None
+
+    def raise_unless(self, known: PgrelayError | None) -> None:
+        """Raise the reason, unless it is `known`, or else why the transaction is spent."""
+        if self.reason is not None and self.reason is not known:
+            raise self.reason
+        if self.spent_by is not None:
+            raise self.spent_by
+
+    def take_count(self) -> int:
+        """How many times a record was refused for good, or we were, since the last call."""
+        count, self._count = self._count, 0
+        return count

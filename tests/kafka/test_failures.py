@@ -1,0 +1,142 @@
+"""Which of several errors tells why a producer has failed. There is no producer."""
+
+import contextlib
+
+import pytest
+from confluent_kafka import KafkaError, Message
+
+from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
+from pgrelay.kafka.failures import Failures
+
+REFUSED = KafkaError.INVALID_RECORD
+PURGED = KafkaError._PURGE_QUEUE
+
+
+def refuse(failures: Failures, code: int, key: bytes | None = b"k", topic: str = "app.t") -> None:
+    failures.refused(KafkaError(code), Message(topic=topic, partition=0, key=key), 1)
+
+
+@pytest.fixture
+def failures() -> Failures:
+    return Failures({})
+
+
+def raised(failures: Failures, known: PgrelayError | None = None) -> PgrelayError | None:
+    try:
+        failures.raise_unless(known)
+    except PgrelayError as error:
+        return error
+    return None
+
+
+def test_nothing_has_failed_at_first(failures: Failures) -> None:
+    assert not failures.failed
+    assert raised(failures) is None
+    assert (failures.problem, failures.take_count()) == (None, 0)
+
+
+def test_a_batch_is_judged_once_every_thread_has_taken_in_its_reports(failures: Failures) -> None:
+    """Confluent's client lets other threads run between two reports."""
+    with failures.taking_reports():
+        refuse(failures, REFUSED)
+        with failures.taking_reports():
+            pass
+        assert raised(failures) is None, "the other thread's call has no report, and no verdict"
+        assert failures.failed
+        refuse(failures, REFUSED, key=None)
+    with pytest.raises(RecordRefused, match="a compacted topic accepts no record without a key"):
+        failures.raise_unless(None)
+    assert failures.take_count() == 2
+    assert failures.take_count() == 0
+
+
+def test_reports_that_end_in_an_error_are_judged_too(failures: Failures) -> None:
+    with contextlib.suppress(ValueError), failures.taking_reports():
+        refuse(failures, REFUSED)
+        raise ValueError
+    assert isinstance(raised(failures), RecordRefused)
+
+
+def test_what_is_known_already_is_not_raised_again(failures: Failures) -> None:
+    with failures.taking_reports():
+        refuse(failures, REFUSED)
+    assert raised(failures, known=failures.reason) is None
+    assert raised(failures, known=RecordRefused("another")) is failures.reason
+
+
+def test_the_first_reason_counts_and_every_refusal_is_counted(failures: Failures) -> None:
+    failures.complain(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    first = failures.reason
+    with failures.taking_reports():
+        refuse(failures, REFUSED)
+    failures.complain(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED))
+    assert isinstance(first, SetupError)
+    assert failures.reason is first
+    assert failures.take_count() == 3
+
+
+def test_a_refused_record_says_more_than_a_spent_transaction(failures: Failures) -> None:
+    """It names its topic."""
+    failures.spent_by = RecordRefused("a Kafka transaction failed")
+    assert failures.failed
+    assert raised(failures) is failures.spent_by
+    with failures.taking_reports():
+        refuse(failures, REFUSED)
+    assert raised(failures) is failures.reason
+    assert raised(failures, known=failures.reason) is failures.spent_by
+
+
+def test_a_dropped_record_is_only_a_symptom_and_none_is_counted(failures: Failures) -> None:
+    """It does not say why. The first is kept: the others are of the same failure."""
+    with failures.taking_reports():
+        refuse(failures, PURGED)
+        refuse(failures, PURGED, topic="app.other")
+    assert failures.failed
+    assert raised(failures) is None
+    assert isinstance(failures.symptom, KafkaUnavailable)
+    assert str(failures.symptom).startswith("topic app.t: ")
+    assert failures.take_count() == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "shut_out"),
+    [
+        (KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED), True),
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), False),
+        (KafkaError(KafkaError._SSL, "certificate verify failed"), True),
+    ],
+    ids=["a credential", "a right", "their certificate"],
+)
+def test_wrong_credentials_and_certificates_shut_us_out_not_a_missing_right(
+    failures: Failures, error: KafkaError, shut_out: bool
+) -> None:
+    failures.complain(error)
+    assert failures.shut_out == shut_out
+    assert isinstance(raised(failures), SetupError)
+    assert failures.problem is None
+
+
+@pytest.mark.parametrize("more", ["", ", 30 identical error(s) suppressed"])
+def test_complaints_that_differ_only_in_details_are_the_same(failures: Failures, more: str) -> None:
+    failures.complain(
+        KafkaError(KafkaError._TRANSPORT, f"b:9092/3: refused (after 3ms in state CONNECT{more})")
+    )
+    assert failures.problem == "b:9092/3: refused"
+    assert not failures.failed
+
+
+def test_that_all_brokers_are_down_hides_no_problem_of_one(failures: Failures) -> None:
+    """librdkafka says it after each, and not why."""
+    down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+    failures.complain(down)
+    assert failures.problem == "1/1 brokers are down"
+    failures.complain(KafkaError(KafkaError._TRANSPORT, "b:9092/3: refused"))
+    failures.complain(down)
+    assert failures.problem == "b:9092/3: refused"
+
+
+def test_a_complaint_shows_no_secret() -> None:
+    failures = Failures({"sasl.oauthbearer.config": "hunter2"})
+    failures.complain(KafkaError(KafkaError._TRANSPORT, "b:9092/3: hunter2 is not understood"))
+    assert failures.problem is not None
+    assert "hunter2" not in failures.problem
