@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, ThrottleEvent
 
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.kafka.failures import Failures
@@ -140,3 +140,18 @@ def test_a_complaint_shows_no_secret() -> None:
     failures.complain(KafkaError(KafkaError._TRANSPORT, "b:9092/3: hunter2 is not understood"))
     assert failures.problem is not None
     assert "hunter2" not in failures.problem
+
+
+def test_a_sink_says_which_reports_do_not_give_the_reason() -> None:
+    failures = Failures({}, symptoms={KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
+    with failures.taking_reports():
+        refuse(failures, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert raised(failures) is None
+    assert isinstance(failures.symptom, KafkaUnavailable)
+
+
+def test_the_longest_delay_by_a_quota_is_told_once(failures: Failures) -> None:
+    for delay_s in (0.4, 4.6, 1.0):
+        failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, delay_s))
+    assert failures.take_throttled_s() == 4.6
+    assert failures.take_throttled_s() == 0

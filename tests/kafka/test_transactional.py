@@ -67,6 +67,33 @@ async def test_a_transaction_that_ends_for_want_of_a_login_names_the_credentials
         await sink.commit(Delivered(1))
 
 
+class Away:
+    """A producer whose commits would be repeated for ever."""
+
+    def begin_transaction(self) -> None: ...
+
+    def produce(self, **record: object) -> None: ...
+
+    def __len__(self) -> int:
+        return 0
+
+    def poll(self, timeout_s: float) -> int:
+        return 0
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, retriable=True))
+
+
+async def test_a_commit_is_not_repeated_once_kafka_refuses_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To librdkafka a broker that refuses our password is away."""
+    sink = transactional_sink()
+    monkeypatch.setattr(sink, "_producer", Away())
+    sink.failures.complain(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+    with pytest.raises(SetupError, match=r"^Kafka refuses us: wrong password; correct the credentials"):
+        async with asyncio.timeout(10):
+            await sink.commit(Delivered(1))
+
+
 class Aborted:
     """A producer whose transaction fails at its commit, after its records were purged."""
 

@@ -6,6 +6,7 @@ It also ends when nothing waits any more.
 from typing import Final
 
 import pytest
+from confluent_kafka import ThrottleEvent
 from structlog.testing import capture_logs
 
 from pgrelay.encode.avro.schema import Schemas
@@ -278,4 +279,37 @@ def test_nothing_is_logged_if_nothing_waits(observer: Observer, health: Health, 
         observer.begins(session)
         watch(observer, session, clock, 60)
     assert health.ready
+    assert logs == []
+
+
+def test_a_quota_that_is_used_up_is_told_at_once_but_rarely(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    session = FakeSession()
+    observer.begins(session)
+    session.kafka.under_way = 1
+    with capture_logs() as logs:
+        for _ in range(60):
+            session.kafka.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 4.6))
+            session.kafka.acknowledged = True
+            watch(observer, session, clock, 1)
+        assert health.ready
+        session.kafka.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 20.0))
+        watch(observer, session, clock, 11)
+    assert [event["event"] for event in logs] == [
+        "Kafka throttles us: a quota is used up",
+        "Kafka does not acknowledge; reading stops when the queue is full, nothing is lost",
+    ]
+    assert logs[0]["delays_s"] == 4.6
+    assert health.reason == ("Kafka does not acknowledge: it throttles us by a quota (no answer for 10 s)")
+
+
+def test_a_short_delay_by_a_quota_is_not_worth_a_line(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    session = FakeSession()
+    observer.begins(session)
+    session.kafka.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 0.4))
+    with capture_logs() as logs:
+        watch(observer, session, clock, 3)
     assert logs == []

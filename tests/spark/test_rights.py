@@ -13,6 +13,7 @@ from pgrelay import spark as pg
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.documented import acl_bindings_of_mirrors
+from tests.integration.proxy import Proxy
 from tests.integration.security.certificates import Authority
 from tests.integration.security.conftest import (  # noqa: F401
     Secrets,
@@ -22,6 +23,7 @@ from tests.integration.security.conftest import (  # noqa: F401
     folder,
     no_rights,
     passwords,
+    proxy,
 )
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.handmade_records import change, rows
@@ -41,7 +43,12 @@ def written(spark: SparkSession, broker: Kafka, prefix: str, tmp_path: Path) -> 
 
 
 @pytest.fixture
-def options(broker: Kafka, authority: Authority, passwords: Secrets) -> dict[str, str]:  # noqa: F811
+def options(
+    broker: Kafka,  # noqa: F811
+    proxy: Proxy,  # noqa: F811
+    authority: Authority,  # noqa: F811
+    passwords: Secrets,  # noqa: F811
+) -> dict[str, str]:
     login = "org.apache.kafka.common.security.scram.ScramLoginModule required"
     return {
         "kafka.security.protocol": "SASL_SSL",

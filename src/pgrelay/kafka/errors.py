@@ -143,17 +143,24 @@ RECREATED: Final = (
 )
 
 # What it means if the broker lacks earlier records. It reports that once, so the message must say it all.
-DESYNCHRONIZED: Final = (
+_DESYNCHRONIZED: Final = (
     "the topic may have lost acknowledged records, for example by an unclean leader election; copy its "
     "tables again"
 )
+# What it means if we have given a request up just before: librdkafka then names that error too.
+_GIVEN_UP: Final = "last partition error _TIMED_OUT"
+_TOO_SLOW: Final = (
+    "Kafka was too slow, or throttles us by a quota, so that a request was given up and sent again; raise "
+    "socket.timeout.ms in sink.kafka, or the quota"
+)
 
 
-def desynchronized(error: KafkaError) -> bool:
-    """Whether a broker lacks records between those that it has from us and the next."""
-    return (
-        error.code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER or "sequence desynchronization" in error.str()
-    )
+def desynchronized(error: KafkaError) -> str | None:
+    """What it means if a broker lacks records between those that it has from us and the next; else None."""
+    text = error.str()
+    if error.code() != KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER and "sequence desynchronization" not in text:
+        return None
+    return _TOO_SLOW if _GIVEN_UP in text else _DESYNCHRONIZED
 
 
 def denied(error: KafkaError) -> bool:
@@ -197,8 +204,8 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
         return denial(error.str())
     if code in GONE:
         return KafkaUnavailable(f"topic {topic} is gone ({error.str()}): {RECREATED}")
-    if desynchronized(error):
-        return KafkaUnavailable(f"topic {topic}: {error.str()}: {DESYNCHRONIZED}")
+    if (meaning := desynchronized(error)) is not None:
+        return KafkaUnavailable(f"topic {topic}: {error.str()}: {meaning}")
     if code == KafkaError.INVALID_TIMESTAMP:
         return KafkaUnavailable(
             f"topic {topic}: {error.str()}: our clock differs from the broker's by more than the topic's "

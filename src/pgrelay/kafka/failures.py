@@ -12,11 +12,11 @@ Any thread may take in the reports on a refused batch, and only all of them toge
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from threading import Lock
 from typing import Final
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, ThrottleEvent
 
 from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import PgrelayError, SetupError
@@ -34,13 +34,18 @@ class Failures:
     pass. `shut_out`: Kafka does not let us in, or we do not trust it, so no report will come.
     """
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        """`options` are librdkafka's: what it complains of shows none of their secrets."""
+    def __init__(self, options: Mapping[str, str], symptoms: Collection[int] = PURGED) -> None:
+        """`options` are librdkafka's: what it complains of shows none of their secrets.
+
+        `symptoms`: the codes of reports that tell of a failure, but not why.
+        """
         self.problem: str | None = None
         self.shut_out = False
         self.reason: PgrelayError | None = None
         self.spent_by: PgrelayError | None = None
         self.symptom: PgrelayError | None = None
+        self._symptoms = symptoms
+        self._throttled_s = 0.0
         self._options = options
         self._count = 0
         self._batch: RefusedBatch | None = None
@@ -79,7 +84,7 @@ class Failures:
 
     def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
         """Take in the report on a record that was refused for good, or dropped because of a failure."""
-        if error.code() in PURGED:
+        if error.code() in self._symptoms:
             self.symptom = self.symptom or delivery_error(error, message.topic() or "?", commit_lsn)
             return
         self._count += 1
@@ -108,6 +113,15 @@ class Failures:
             raise self.reason
         if self.spent_by is not None:
             raise self.spent_by
+
+    def throttled(self, event: ThrottleEvent) -> None:
+        """Take in that a broker delays answers, because a quota is used up: librdkafka's `throttle_cb`."""
+        self._throttled_s = max(self._throttled_s, event.throttle_time)
+
+    def take_throttled_s(self) -> float:
+        """The longest delay, in seconds, by which a quota has held up an answer since the last call."""
+        longest, self._throttled_s = self._throttled_s, 0.0
+        return longest
 
     def take_count(self) -> int:
         """How many times a record was refused for good, or we were, since the last call."""

@@ -10,7 +10,7 @@ CONFIGURATION.md and "Introduction to librdkafka", "Message reliability".
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
@@ -21,7 +21,7 @@ from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import clear_frames, close_clients
 from pgrelay.kafka.errors import (
-    DESYNCHRONIZED,
+    PURGED,
     UNAUTHORIZED,
     delivery_error,
     desynchronized,
@@ -54,19 +54,22 @@ _FAILED_BEFORE: Final = frozenset({KafkaError._FATAL, KafkaError._STATE})
 class Sink:
     """One producer, the topics that it knows of, and its failures."""
 
+    _symptoms: ClassVar[frozenset[int]] = PURGED
+
     def __init__(self, config: SinkConfig, more: Mapping[str, object] = GAPLESS) -> None:
         """`more`: options of librdkafka that a kind of sink needs; by default those of at least once."""
         self._config = config
-        self.failures = Failures(config.kafka)
+        self.failures = Failures(config.kafka, self._symptoms)
         self._lingers = not LINGERING.isdisjoint(config.kafka)
         self._handed_over = 0
         self._hurried, self._hurry_due = 0, 0.0
         self._reported = 0
         common: dict[str, Any] = {**config.kafka, "error_cb": self.failures.complain}
+        throttling = {"throttle_cb": self.failures.throttled}
         log = quiet_log()
         ours = defaults_for(config.kafka)
         try:
-            self._producer = Producer({**ours, **common, **FIXED, **more}, logger=log)
+            self._producer = Producer({**ours, **common, **throttling, **FIXED, **more}, logger=log)
             self._admin = AdminClient(common, logger=log)
         except (KafkaException, ValueError, TypeError) as error:
             # Not `from error`: a traceback would show its text.
@@ -135,7 +138,8 @@ class Sink:
                 "Kafka 3.0 also IDEMPOTENT_WRITE on the cluster"
             )
         lost = f"the producer's identity is lost: {error.str()}"
-        return KafkaUnavailable(f"{lost}: {DESYNCHRONIZED}" if desynchronized(error) else lost)
+        meaning = desynchronized(error)
+        return KafkaUnavailable(lost if meaning is None else f"{lost}: {meaning}")
 
     def take_acknowledged(self) -> bool:
         """Whether any record was acknowledged since the last call; if so, the `problem` is over."""

@@ -18,9 +18,9 @@ from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
 from pgrelay.kafka.errors import (
-    DESYNCHRONIZED,
     GONE,
     POISON,
+    PURGED,
     RECREATED,
     UNAUTHORIZED,
     denial,
@@ -49,6 +49,9 @@ _CURES: Final[Mapping[int, str]] = {
 
 class TransactionalSink(Sink):
     """A sink whose records become visible at `commit`. Delivery reports only tell what is refused."""
+
+    # With these a broker refuses records of a transaction that has failed, and the transaction says why.
+    _symptoms = PURGED | _FENCED | {KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER}
 
     def __init__(self, config: SinkConfig, offsets: Offsets) -> None:
         of = offsets.identity
@@ -156,6 +159,9 @@ class TransactionalSink(Sink):
                 return
             if not error.retriable():
                 raise self._given_up(self._lost(error))
+            if self.failures.reason is not None:
+                # To librdkafka a broker that refuses us is away, so it would have the call repeated for ever.
+                raise self._given_up(self.failures.reason)
 
 
 def _transaction_error(error: KafkaError) -> PgrelayError:
@@ -163,8 +169,8 @@ def _transaction_error(error: KafkaError) -> PgrelayError:
     if error.code() in _CURES:
         return SetupError(f"Kafka refuses transactions: {error.str()}; {_CURES[error.code()]}")
     failed = f"a Kafka transaction failed: {error.str()}"
-    if desynchronized(error):
-        return KafkaUnavailable(f"{failed}: {DESYNCHRONIZED}")
+    if (meaning := desynchronized(error)) is not None:
+        return KafkaUnavailable(f"{failed}: {meaning}")
     if error.code() in POISON:
         return RecordRefused(f"{failed}; {POISON[error.code()]}")
     if error.code() in GONE:

@@ -1,5 +1,6 @@
 """Whether an answer is late, of Kafka or of whoever else a session waits for: shown, and logged once."""
 
+import math
 import time
 from typing import Final, NamedTuple
 
@@ -55,6 +56,14 @@ _HELD_BACK: Final = _Stall(
 )
 
 
+# A delay that is worth a line, and how often at most.
+_THROTTLED_S: Final = 1.0
+_THROTTLED_EVERY_S: Final = 600.0
+_THROTTLED_LATELY_S: Final = 60.0
+_THROTTLED: Final = "Kafka throttles us: a quota is used up"
+_THROTTLED_CURE: Final = "raise producer_byte_rate or request_percentage for our user or client.id"
+
+
 class _StandbyNeeded(NamedTuple):
     """Postgres holds back what follows `server_lsn` until a standby has it."""
 
@@ -79,6 +88,7 @@ class Stalls:
         # Whose answer all else waits for, and since when.
         self._needed: Need | _StandbyNeeded | None = None
         self._needed_since = 0.0
+        self._throttled_at = self._throttling_told_at = -math.inf
         # A new session has yet to meet what the one before it waited for.
         self._unmet = False
 
@@ -95,11 +105,12 @@ class Stalls:
         waits for are not: another broker may lead their partition.
         """
         sink = session.sink
+        self._watch_throttle(sink.failures.take_throttled_s(), now)
         late = self._late(session, now)
         if sink.take_acknowledged():
             self._acknowledged_at = now
             if late is not None:
-                self._unacknowledged(sink, late)
+                self._unacknowledged(sink, late, now)
             else:
                 self._recovered(may_end)
         elif sink.in_queue == 0 and not session.errand.committing:
@@ -107,7 +118,17 @@ class Stalls:
             self._acknowledged_at = now
             self._watch_needed(_needed(session), now, may_end)
         elif now - self._acknowledged_at > (_SILENT_S if sink.failures.problem is None else _TROUBLED_S):
-            self._unacknowledged(sink, sink.failures.problem or f"no answer for {_SILENT_S:g} s")
+            self._unacknowledged(sink, sink.failures.problem or f"no answer for {_SILENT_S:g} s", now)
+
+    def _watch_throttle(self, delay_s: float, now: float) -> None:
+        """A quota is no stall, but what slows everything down, and nothing else shows it."""
+        if delay_s < _THROTTLED_S:
+            return
+        self._throttled_at = now
+        if now - self._throttling_told_at >= _THROTTLED_EVERY_S:
+            self._throttling_told_at = now
+            _log.warning(_THROTTLED, delays_s=round(delay_s, 1), cure=_THROTTLED_CURE)
+            self._health.troubles.tell(_THROTTLED, _THROTTLED_CURE)
 
     def _late(self, session: Session, now: float) -> str | None:
         """What the slot has waited for too long; None if nothing."""
@@ -128,7 +149,9 @@ class Stalls:
         elif not self._unmet or (needed is None and now - self._begun_at > _MEETS_AGAIN_S):
             self._recovered(may_end)
 
-    def _unacknowledged(self, sink: Sink, reason: str) -> None:
+    def _unacknowledged(self, sink: Sink, reason: str, now: float) -> None:
+        if now - self._throttled_at <= _THROTTLED_LATELY_S:
+            reason = f"it throttles us by a quota ({reason})"
         shown = f"Kafka does not acknowledge: {reason}"
         self._stall(_UNACKNOWLEDGED, shown, reason=reason, records=sink.in_queue)
 

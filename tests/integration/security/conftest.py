@@ -112,17 +112,15 @@ def broker(folder: Path, authority: Authority, passwords: Secrets) -> Iterator[K
             kafka = stack.enter_context(Kafka(settings=settings))
         except Unavailable as error:
             skip(error)
-        # The secured listener advertises a proxy's address.
-        stack.enter_context(Proxy(kafka.behind_proxy, kafka.proxy_port))
-        client = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        users: list[UserScramCredentialAlteration] = [
-            UserScramCredentialUpsertion(user, kind, passwords.kafka.encode())
-            for user in ("pgrelay", "mirror")
-        ]
-        for done in client.alter_user_scram_credentials(users).values():
-            done.result()
+        set_password(kafka, passwords.kafka, "pgrelay", "mirror")
         yield kafka
+
+
+@pytest.fixture(scope="session")
+def proxy(broker: Kafka) -> Iterator[Proxy]:
+    """The secured listener advertises its address."""
+    with Proxy(broker.behind_proxy, broker.proxy_port) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -156,7 +154,7 @@ def database(server: Postgres, postgres: PostgresServer, passwords: Secrets) -> 
 
 @pytest.fixture
 def secured(
-    new_relay: NewRelay, folder: Path, broker: Kafka, authority: Authority, passwords: Secrets, prefix: str
+    new_relay: NewRelay, broker: Kafka, proxy: Proxy, authority: Authority, passwords: Secrets
 ) -> NewRelay:
     """Creates relays that are set up as docs/security.md says, with no more rights than it gives them."""
 
@@ -200,6 +198,17 @@ def kafka_options(broker: Kafka, authority: Authority, password: str) -> dict[st
         "sasl.username": "pgrelay",
         "sasl.password": password,
     }
+
+
+def set_password(broker: Kafka, password: str, *users: str) -> None:
+    """Connections that are open go on."""
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    changes: list[UserScramCredentialAlteration] = [
+        UserScramCredentialUpsertion(user, kind, password.encode()) for user in users
+    ]
+    for done in client.alter_user_scram_credentials(changes).values():
+        done.result()
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,9 @@ from tests.integration.databases import Database
 from tests.integration.documented import acl_bindings
 from tests.integration.faults.outcomes import WRONG, last_words
 from tests.integration.faults.slots import exists
+from tests.integration.proxy import Proxy
 from tests.integration.security.certificates import Authority
-from tests.integration.security.conftest import Secrets, allow, dsn, take_back
+from tests.integration.security.conftest import Secrets, allow, dsn, set_password, take_back
 from tests.integration.topics import create_topic
 
 
@@ -35,6 +36,26 @@ def test_rows_flow_with_only_the_documented_rights(
     with database.connect() as connection:
         row = connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = 'pgrelay'").fetchone()
     assert row == (False,)
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_password_that_was_changed_meanwhile_ends_the_relay(
+    database: Database, secured: NewRelay, broker: Kafka, proxy: Proxy, passwords: Secrets, delivery: str
+) -> None:
+    """Not before a connection is lost. A new login is refused, also in the middle of a Kafka transaction."""
+    relay = secured(sink={"delivery": delivery}).start().wait_streaming()
+    database.execute("INSERT INTO orders VALUES (1)")
+    relay.caught_up()
+    set_password(broker, "another", "pgrelay")
+    try:
+        proxy.reset()
+        database.execute("INSERT INTO orders VALUES (2)")
+        assert "correct the credentials in sink.kafka" in last_words(relay, WRONG)
+    finally:
+        set_password(broker, passwords.kafka, "pgrelay")
+    relay.start().wait_streaming()
+    relay.caught_up()
+    assert [record.json_key for record in relay.records("orders")] == [{"id": 1}, {"id": 2}]
 
 
 def test_a_check_says_that_both_connections_are_encrypted(secured: NewRelay) -> None:
