@@ -110,8 +110,11 @@ class Ledger:
         self.ended_lsn = max(self.ended_lsn, end_lsn)
 
     def reached(self, lsn: int) -> InFlight | None:
-        """Enter a position with nothing to deliver. Ignored (None) while a transaction is coming in."""
-        if self._current is not None:
+        """Enter a position with nothing to deliver.
+
+        Ignored (None) while a transaction is coming in, or if it is no further than the last.
+        """
+        if self._current is not None or lsn <= self.ended_lsn:
             return None
         self._check(lsn)
         self.ended_lsn = max(self.ended_lsn, lsn)

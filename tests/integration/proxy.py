@@ -25,6 +25,8 @@ class Proxy:
     `release`, unless their connection has ended by then: that is how an answer gets lost.
 
     `cut_after` is how many bytes of the next answer arrive. The connection ends there, and it becomes None.
+
+    `loses_replies_to`: all that the target sends is lost, if the first that the client sent has these bytes.
     """
 
     port: int
@@ -35,6 +37,7 @@ class Proxy:
         self._held = contextlib.ExitStack()
         self.latency = 0.0
         self.cut_after: int | None = None
+        self.loses_replies_to: bytes | None = None
         self._links: set[asyncio.Task[None]] = set()
         self._listener: socket.socket | None = None
 
@@ -79,7 +82,7 @@ class Proxy:
     def release(self) -> None:
         """Return to a healthy network."""
         self.latency = 0.0
-        self.cut_after = None
+        self.cut_after = self.loses_replies_to = None
         self._do(self._release())
 
     def _do(self, what: Coroutine[Any, Any, None]) -> None:
@@ -133,8 +136,9 @@ class Proxy:
             ends.append(to_client)
             from_target, to_target = await asyncio.open_connection(_HOST, self.target)
             ends.append(to_target)
-            requests = self._pump(from_client, to_target, self._requests)
-            replies = self._pump(from_target, to_client, self._replies)
+            first: list[bytes] = []
+            requests = self._pump(from_client, to_target, self._requests, first)
+            replies = self._pump(from_target, to_client, self._replies, first)
             await _first_of(asyncio.create_task(requests), asyncio.create_task(replies))
             await _close(ends)
         except (ConnectionRefusedError, asyncio.CancelledError) as reason:
@@ -146,12 +150,21 @@ class Proxy:
                 raise
 
     async def _pump(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, gate: asyncio.Event
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        gate: asyncio.Event,
+        first: list[bytes],
     ) -> None:
+        """`first` gets the first that the client sends."""
         with contextlib.suppress(ConnectionError):  # this ends the connection too
             while chunk := await source.read(65536):
+                first[:] = first or [chunk]
                 await asyncio.sleep(self.latency)
                 await gate.wait()
+                lost = self.loses_replies_to
+                if gate is self._replies and lost is not None and lost in first[0]:
+                    continue
                 if gate is self._replies and self.cut_after is not None:
                     sink.write(chunk[: self.cut_after])
                     self.cut_after = None

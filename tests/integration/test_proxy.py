@@ -137,3 +137,19 @@ def test_ending_during_new_connections_leaves_none_open(proxy: Proxy) -> None:
             for _ in range(30):
                 clients.enter_context(_connect(ending))
     gc.collect()  # a socket that was left open warns, which is an error here
+
+
+def test_replies_are_lost_by_what_the_client_sent_first(proxy: Proxy) -> None:
+    with _connect(proxy) as stream:
+        stream.sendall(b"replication")
+        assert stream.recv(100)
+        proxy.loses_replies_to = b"replication"
+        stream.sendall(b"lost")
+        assert _nothing_arrives(stream)
+    with _connect(proxy) as query:
+        query.sendall(b"query")
+        assert query.recv(100) == b"query"
+    proxy.release()
+    with _connect(proxy) as stream:
+        stream.sendall(b"replication")
+        assert stream.recv(100) == b"replication"

@@ -117,8 +117,8 @@ def test_records_that_a_new_leader_lacks_are_reported_as_lost() -> None:
 def test_a_request_that_was_given_up_and_repeated_is_no_loss() -> None:
     """As under a quota, by which a broker holds its answers back for longer than we wait."""
     text = (
-        "ProduceRequest for app.t [2] with 25 message(s) failed due to sequence desynchronization with broker "
-        "1 (PID{Id:101,Epoch:2}, base seq 106, last partition error _TIMED_OUT (actions Retry,"
+        "ProduceRequest for app.t [2] with 25 message(s) failed due to sequence desynchronization with "
+        "broker 1 (PID{Id:101,Epoch:2}, base seq 106, last partition error _TIMED_OUT (actions Retry,"
         "MsgPossiblyPersisted, base seq 106..130, 4127ms ago)"
     )
     slow = delivery_error(KafkaError(KafkaError._FATAL, text), "app.t", 0)

@@ -15,6 +15,7 @@ _TIMED = (
     "positions",
     "renames",
     "server_poll",
+    "silence",
     "stalls",
 )
 

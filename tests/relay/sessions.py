@@ -48,7 +48,7 @@ class FakeSource(Source):
         self.waits += 1
         await asyncio.sleep(0)
 
-    def send_status(self, received_lsn: int, flush_lsn: int) -> bool:
+    def send_status(self, received_lsn: int, flush_lsn: int, *, reply: bool = False) -> bool:
         self.told.append(flush_lsn)
         return True
 
@@ -133,7 +133,8 @@ class FakeTransactions(FakeSink, TransactionalSink):
 class FakePoll(ServerPoll):
     """Asks the server nothing."""
 
-    def __init__(self) -> None: ...
+    def __init__(self) -> None:
+        self.wal = None
 
     def turn(self, relayed_lsn: int) -> None: ...
 

@@ -10,6 +10,8 @@ from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.intake import Intake
+from pgrelay.relay.silence import Silence
+from tests.clock import Clock
 from tests.wire import build
 
 
@@ -41,11 +43,14 @@ class FakeAssembler:
 
 
 class FakeConfirmations(Confirmations):
-    """Counts the status updates that the server asked for."""
+    """Counts the status updates that the server asked for, and the answers that we did."""
 
     def __init__(self, source: Source, ledger: Ledger) -> None:
         super().__init__(source, ledger, None, 10.0)
-        self.asked = 0
+        self.asked = self.asks = 0
+
+    def ask(self) -> None:
+        self.asks += 1
 
     def ask_for_one(self) -> None:
         self.asked += 1
@@ -58,7 +63,8 @@ class Reading(Intake):
         source, ledger = FakeSource(*reads), Ledger()
         self.assembler = FakeAssembler()
         self.confirmations = FakeConfirmations(source, ledger)
-        super().__init__(source, cast(Assembler, self.assembler), ledger, self.confirmations)
+        self.silence = Silence()
+        super().__init__(source, cast(Assembler, self.assembler), ledger, self.confirmations, self.silence)
 
     def frames(self, behind: bool = False) -> int:
         """The number of frames that are taken in next."""
@@ -106,3 +112,17 @@ def test_a_keepalive_that_can_not_be_read_drops_no_frames_before_it() -> None:
     with pytest.raises(ProtocolError, match="PrimaryKeepalive"):
         reading.frames(behind=True)
     assert reading.assembler.frames == 0
+
+
+def test_a_server_that_is_silent_is_asked_for_an_answer(clock: Clock) -> None:
+    reading = Reading([], [], [b"w" * 30], [])
+    clock.now += 5
+    reading.frames()
+    clock.now += 5
+    reading.frames()
+    assert reading.confirmations.asks == 1
+    clock.now += 5
+    reading.frames()
+    clock.now += 5
+    reading.frames()
+    assert reading.confirmations.asks == 1, "it was heard meanwhile"

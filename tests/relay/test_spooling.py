@@ -22,7 +22,7 @@ class FakeSource(Source):
     def __init__(self) -> None:
         self.sent: list[tuple[int, int]] = []
 
-    def send_status(self, received_lsn: int, flush_lsn: int) -> bool:
+    def send_status(self, received_lsn: int, flush_lsn: int, *, reply: bool = False) -> bool:
         self.sent.append((received_lsn, flush_lsn))
         return True
 

@@ -5,10 +5,10 @@ import pytest
 
 from pgrelay.errors import (
     KafkaUnavailable,
+    ProtocolError,
     RegistryUnavailable,
     SourceUnavailable,
     SpoolError,
-    TransientError,
 )
 from pgrelay.postgres.connection import query_error
 from pgrelay.status.troubles import KEPT, Trouble, Troubles
@@ -70,7 +70,7 @@ def test_libpqs_own_text_is_not_taken_for_a_cure(troubles: Troubles) -> None:
         (KafkaUnavailable("no"), "brokers"),
         (SpoolError("no"), "spool_dir is writable"),
         (RegistryUnavailable("no"), "schema registry"),
-        (TransientError("no"), "log"),
+        (ProtocolError("no"), "log"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )

@@ -47,11 +47,11 @@ IDENTITY_INDEX: Final = (
     "WHEN 'd' THEN i.indisprimary AND i.indimmediate WHEN 'i' THEN i.indisreplident END)"
 )
 
-# Of a row `s` of pg_replication_slots. Our own processes are shown to us, whatever our rights.
-_AWAITS_STANDBY: Final = (
-    "coalesce((to_jsonb(s) ->> 'failover')::boolean, false) AND EXISTS (SELECT FROM pg_stat_activity a "
-    "WHERE a.pid = s.active_pid AND a.wait_event = 'WaitForStandbyConfirmation')"
-)
+# What the reader of slot `s` waits for. Our own processes are shown to us, whatever our rights.
+_WAIT_EVENT: Final = "(SELECT a.wait_event FROM pg_stat_activity a WHERE a.pid = s.active_pid)"
+# For a standby of synchronized_standby_slots; for WAL, or until the client reads.
+_FOR_STANDBY: Final = "WaitForStandbyConfirmation"
+_FOR_WORK: Final = "WalSender"
 
 STANDBY_CURE: Final = (
     "start the standby; or take its slot out of synchronized_standby_slots, and SELECT pg_reload_conf()"
@@ -137,14 +137,24 @@ class SlotWal:
 
     `confirmed_lsn` and `restart_lsn` (from where it still needs WAL) are the slot's; None without a slot.
     `safe` is how many bytes may follow until the slot is lost; inf without a limit, as before 13.
-    `awaits_standby`: its reader is sent nothing now, until a standby of synchronized_standby_slots has it.
+    `wait_event` is that of its reader, as in pg_stat_activity; None if it works, or is somebody else's.
     """
 
     wal_end: int
     confirmed_lsn: int | None
     restart_lsn: int | None
     safe: float
-    awaits_standby: bool = False
+    wait_event: str | None = None
+
+    @property
+    def awaits_standby(self) -> bool:
+        """Its reader is sent nothing until a standby of synchronized_standby_slots has it."""
+        return self.wait_event == _FOR_STANDBY
+
+    @property
+    def reader_waits(self) -> bool:
+        """The walsender waits for WAL, or for its client to read."""
+        return self.wait_event is not None and self.wait_event.startswith(_FOR_WORK)
 
     @property
     def retained(self) -> float:
@@ -341,12 +351,12 @@ class Catalog:
         query = sql.SQL(
             "SELECT {}::text, to_jsonb(s), {} FROM (SELECT) AS always "
             "LEFT JOIN pg_replication_slots s ON slot_name = %s"
-        ).format(WAL_END, sql.SQL(_AWAITS_STANDBY))
-        [(wal_end, row, awaits_standby)] = await self.rows(query, (name,))
+        ).format(WAL_END, sql.SQL(_WAIT_EVENT))
+        [(wal_end, row, wait_event)] = await self.rows(query, (name,))
         if row is None:
             return SlotWal(parse_lsn(wal_end), None, None, math.nan)
         confirmed, restart = _lsn(row["confirmed_flush_lsn"]), _lsn(row["restart_lsn"])
-        return SlotWal(parse_lsn(wal_end), confirmed, restart, _safe_wal(row), awaits_standby)
+        return SlotWal(parse_lsn(wal_end), confirmed, restart, _safe_wal(row), wait_event)
 
 
 def _safe_wal(row: Mapping[str, Any]) -> float:

@@ -224,11 +224,14 @@ class Source:
                 raise self._ended_by
         return frames
 
-    def send_status(self, received_lsn: int, flush_lsn: int) -> bool:
-        """Send a StandbyStatusUpdate; `flush_lsn` moves the slot, 0 leaves it. False if it can't be sent."""
+    def send_status(self, received_lsn: int, flush_lsn: int, *, reply: bool = False) -> bool:
+        """Send a StandbyStatusUpdate; `flush_lsn` moves the slot, 0 leaves it. False if it can't be sent.
+
+        `reply`: the server is to answer with a keepalive.
+        """
         if self._ended_by is not None:
             return False
-        update = StandbyStatusUpdate(received_lsn, flush_lsn, flush_lsn, time.time_ns() // 1000)
+        update = StandbyStatusUpdate(received_lsn, flush_lsn, flush_lsn, time.time_ns() // 1000, reply)
         try:
             sent = self._pgconn.put_copy_data(update.serialize())
             self._pgconn.flush()

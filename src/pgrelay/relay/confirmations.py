@@ -27,6 +27,7 @@ class Confirmations:
         self._interval_s = status_interval_s
         self._due = 0.0
         self._sent = 0.0
+        self._asks = False
 
     @property
     def _confirmable(self) -> int:
@@ -53,6 +54,11 @@ class Confirmations:
         """The server requested a status update at once."""
         self._due = 0.0
 
+    def ask(self) -> None:
+        """Ask the server for an answer, with a status update at once."""
+        self._asks = True
+        self._due = 0.0
+
     def turn(self, *, at_once: bool = False) -> None:
         """Write the position and send a status update, if they are due.
 
@@ -66,12 +72,13 @@ class Confirmations:
 
     def send(self) -> None:
         confirmable = self._confirmable
-        sent = self._source.send_status(self._ledger.server_lsn, confirmable)
+        sent = self._source.send_status(self._ledger.server_lsn, confirmable, reply=self._asks)
         self._sent = time.monotonic()
         # The server may take nothing for long, for example after it has ended the stream: don't spin.
         self._due = self._sent + (self._interval_s if sent else _LEAST_S)
         if sent:
             self.confirmed_lsn = confirmable
+            self._asks = False
 
     def rest_s(self) -> float:
         """Seconds until something is due here, Kafka's acknowledgements aside."""

@@ -7,6 +7,7 @@ from pgrelay.errors import PgrelayError
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.silence import Silence
 from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive
 
 # A slice: large enough to be worth the turn, small enough to take a few milliseconds.
@@ -18,13 +19,19 @@ class Intake:
     """`behind`: transactions may have piled up in the socket, so the next read goes past keepalives."""
 
     def __init__(
-        self, source: Source, assembler: Assembler, ledger: Ledger, confirmations: Confirmations
+        self,
+        source: Source,
+        assembler: Assembler,
+        ledger: Ledger,
+        confirmations: Confirmations,
+        silence: Silence,
     ) -> None:
         self.behind = False
         self._source = source
         self._assembler = assembler
         self._ledger = ledger
         self._confirmations = confirmations
+        self._silence = silence
         self._frames: list[bytes] = []
         self._taken = 0
 
@@ -43,6 +50,10 @@ class Intake:
         """Read what the socket has: a slice up to a keepalive or, if we are behind, past keepalives."""
         self._frames = self._source.read(_SLICE_FRAMES, _SLICE_BYTES)
         self._taken = 0
+        if self._frames:
+            self._silence.broken()
+        elif self._silence.must_ask():
+            self._confirmations.ask()
         self._answer(self._frames)
         size = sum(len(frame) for frame in self._frames) if self.behind else 0
         # So that the needs of many small transactions are met together.

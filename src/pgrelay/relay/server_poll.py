@@ -55,6 +55,11 @@ class ServerPoll:
         """Where the server's WAL ended when last asked; 0 before the first answer."""
         return 0 if self.wal is None else self.wal.wal_end
 
+    @property
+    def walsender_waits(self) -> bool:
+        """When last asked, our walsender waited for WAL, or for us to read."""
+        return self.wal is not None and self.wal.reader_waits
+
     def turn(self, relayed_lsn: int) -> None:
         """Raise what the last poll has found, if anything, and begin the next poll if it is due.
 

@@ -43,6 +43,7 @@ from pgrelay.relay.guarantee import Commit, DeliveryGuarantee
 from pgrelay.relay.intake import Intake
 from pgrelay.relay.outbox import Outbox
 from pgrelay.relay.server_poll import ServerPoll
+from pgrelay.relay.silence import Silence
 from pgrelay.relay.supply import Supply
 
 # While records are in flight: the first and the longest rest before looking for reports again.
@@ -97,7 +98,8 @@ class Session:
         self._careful_until = careful_until
         self._supply = supply
         self._rest_s = _REST_LEAST_S
-        self._intake = Intake(source, assembler, ledger, confirmations)
+        self._silence = Silence()
+        self._intake = Intake(source, assembler, ledger, confirmations, self._silence)
         self._outbox = Outbox()
         self.entries = Entries(sink, ledger, self._outbox, guarantee)
 
@@ -111,6 +113,7 @@ class Session:
                 self._acknowledge()
                 turned(self)
                 self.server_poll.turn(self.ledger.flush_lsn)
+                self._silence.check(self.server_poll.walsender_waits)
                 rest = self._work()
                 if rest is Rest.NOTHING:
                     # Let signals and other tasks have their turn.

@@ -55,7 +55,6 @@ _HELD_BACK: Final = _Stall(
     "Postgres sends again",
 )
 
-
 # A delay that is worth a line, and how often at most.
 _THROTTLED_S: Final = 1.0
 _THROTTLED_EVERY_S: Final = 600.0

@@ -186,3 +186,22 @@ def test_a_relay_that_was_replaced_for_a_while_goes_on(
     database.execute("INSERT INTO t VALUES (2)")
     relay.caught_up()
     assert [record.json_key for record in relay.records("t")] == [{"id": 1}, {"id": 2}]
+
+
+def test_a_stream_whose_bytes_are_lost_on_the_way_is_given_up(
+    database: Database, postgres: PostgresServer, new_relay: NewRelay
+) -> None:
+    """By a proxy that goes on taking what either end sends, so that neither notices anything."""
+    with Proxy(int(str(conninfo_to_dict(postgres.dsn)["port"]))) as proxy:
+        dsn = make_conninfo(database.dsn, port=proxy.port, sslmode="disable")
+        relay = new_relay(source={"dsn": dsn}).start().wait_streaming()
+        database.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+        relay.caught_up()
+        proxy.loses_replies_to = b"replication"
+        database.execute("INSERT INTO t VALUES (2)")
+        waited = relay.wait_event("waiting, will go on by itself")
+        assert "not even an answer, though its walsender is idle" in waited["reason"]
+        proxy.loses_replies_to = None
+        relay.caught_up()
+        assert [record.json_key for record in relay.records("t", 2)] == [{"id": 1}, {"id": 2}]
+        assert relay.stop() == 0

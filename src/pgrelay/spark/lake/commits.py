@@ -98,7 +98,10 @@ def _history(table: LakeTable, since: int | None) -> list[_Commit]:
     while count != 0:
         limit = "" if count is None else f" LIMIT {count}"
         history = table.spark.sql(f"DESCRIBE HISTORY {table.name}{limit}").selectExpr(
-            "version", "userMetadata", "operation", "try_cast(operationParameters['version'] AS int)"
+            "version",
+            "userMetadata",
+            "coalesce(operation, '')",  # a writer need not name it
+            "try_cast(operationParameters['version'] AS int)",
         )
         commits = [_Commit(*row) for row in history.collect()]
         if since is None or count is None or not commits or commits[0].version - since <= count:

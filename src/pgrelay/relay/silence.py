@@ -1,0 +1,59 @@
+"""A stream on which nothing comes any more, though the server goes on taking what we send.
+
+The kernel gives up a connection whose other end takes nothing, by `tcp_user_timeout`. It can't notice a proxy
+that takes what either end sends and loses what the server does. Nor does the server, which gets our status
+updates. So it is asked to answer. A walsender that decodes may not read that for minutes. But one that waits
+for WAL, or for us to read, has read it, and has answered.
+"""
+
+import time
+from typing import Final
+
+from pgrelay.errors import SourceUnavailable
+
+_ASK_EVERY_S: Final = 10.0
+_LOST_AFTER_S: Final = 30.0
+# Between two reads: after more than this, what lies in the socket may have come long ago.
+_READ_EVERY_S: Final = 10.0
+
+
+class Silence:
+    """How long a stream has been silent while we listened to it."""
+
+    def __init__(self) -> None:
+        self._began = self._read = self._asked = time.monotonic()
+        self._waits_since: float | None = None
+
+    def broken(self) -> None:
+        """Something has come."""
+        self._began = self._read = time.monotonic()
+        self._waits_since = None
+
+    def must_ask(self) -> bool:
+        """Call if there was nothing to read. Whether to ask the server now for an answer."""
+        now = time.monotonic()
+        if now - self._read > _READ_EVERY_S:
+            self._began, self._waits_since = now, None
+        self._read = now
+        if now - max(self._began, self._asked) < _ASK_EVERY_S:
+            return False
+        self._asked = now
+        return True
+
+    def check(self, walsender_waits: bool) -> None:
+        """Raise SourceUnavailable if the server has answered, and we never got it.
+
+        `walsender_waits`: it has nothing to do, as the server says on another connection.
+        """
+        now = time.monotonic()
+        listening = now - self._read <= _READ_EVERY_S
+        if not (walsender_waits and listening and self._asked > self._began):
+            self._waits_since = None
+            return
+        if self._waits_since is None:
+            self._waits_since = now
+        if now - self._waits_since >= _ASK_EVERY_S and now - self._began >= _LOST_AFTER_S:
+            raise SourceUnavailable(
+                f"nothing has come from Postgres for {_LOST_AFTER_S:g} s, not even an answer, though its "
+                "walsender is idle: something in between loses what it sends"
+            )
