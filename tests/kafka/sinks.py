@@ -1,5 +1,6 @@
 """Sinks without a broker, a record for them, and how many producers there are."""
 
+import asyncio
 import gc
 from typing import Final
 
@@ -7,17 +8,43 @@ from confluent_kafka import Producer
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import BY_KEY, Record
-from pgrelay.kafka.offsets import Identity, Offsets
+from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight
+from tests.kafka.producer import FakeProducer
 
 NOBODY: Final = {"bootstrap.servers": "127.0.0.1:1"}
+CONFIG: Final = SinkConfig(kafka=NOBODY)
+# For a fake producer, whose broker has the topics that are asked for.
+EXISTING: Final = SinkConfig(kafka=NOBODY, create_topics=False)
+OFFSETS: Final = Offsets(CONFIG, "app.offsets", Identity("7", "db", "s"))
+
+
+class FakeOffsets(Offsets):
+    """Has what was delivered, and can be read once `readable` is set."""
+
+    def __init__(self, delivered: Delivered | None = None) -> None:
+        super().__init__(CONFIG, OFFSETS.topic, OFFSETS.identity)
+        self.delivered = delivered
+        self.readable = asyncio.Event()
+        self.readable.set()
+
+    async def read(self) -> Delivered | None:
+        await self.readable.wait()
+        return self.delivered
 
 
 def transactional_sink() -> TransactionalSink:
-    config = SinkConfig(kafka=NOBODY)
-    return TransactionalSink(config, Offsets(config, "app.offsets", Identity("7", "db", "s")))
+    return TransactionalSink(CONFIG, OFFSETS)
+
+
+def sink_of(kafka: FakeProducer) -> Sink:
+    return Sink(EXISTING, make_clients=kafka.clients)
+
+
+def transactions_of(kafka: FakeProducer, offsets: FakeOffsets | None = None) -> TransactionalSink:
+    return TransactionalSink(EXISTING, offsets or FakeOffsets(), make_clients=kafka.clients)
 
 
 def record(topic: str) -> Record:

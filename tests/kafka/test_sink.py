@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, Message
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import BY_KEY, Headers, Record, record_size
@@ -15,7 +15,8 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
 from tests.clock import Clock
 from tests.integration.waiting import eventually
-from tests.kafka.sinks import NOBODY, produce, transactional_sink
+from tests.kafka.producer import FakeProducer
+from tests.kafka.sinks import NOBODY, produce, record, sink_of, transactional_sink
 from tests.threads import librdkafka_threads, without_collections
 
 TOO_LARGE = 1_000_001  # bytes
@@ -210,108 +211,73 @@ async def test_a_closed_sink_is_freed_while_its_error_lives(
         assert closed() is None
 
 
-class Reporting:
-    """A producer with reports of these errors in its queue; None is an acknowledgement."""
-
-    def __init__(self, report: Callable[..., None], *errors: int | None) -> None:
-        self._report = report
-        self._errors = list(errors)
-
-    def __len__(self) -> int:
-        return len(self._errors)
-
-    def flush(self, timeout_s: float) -> int:
-        if not self._errors:
-            return 0
-        code = self._errors.pop(0)
-        self._report(None if code is None else KafkaError(code), Message(topic="app.t"))
-        return 1
-
-    poll = flush
-
-
-async def test_reports_after_a_refusal_are_processed_once_it_was_raised(
-    sink: Sink, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reports_after_a_refusal_are_processed_once_it_was_raised() -> None:
     """Otherwise the acknowledged records before it would not be confirmed."""
-    inflight = InFlight(None, 1)
+    kafka = FakeProducer()
+    sink, inflight = sink_of(kafka), InFlight(None, 1)
     refused = KafkaError.MSG_SIZE_TOO_LARGE
-    reporting = Reporting(sink.delivery(inflight, 1).report, refused, None, refused, None)
-    with monkeypatch.context() as patched:
-        patched.setattr(sink, "_producer", reporting)
-        with pytest.raises(RecordRefused):
-            await sink.drain(lambda: sink.in_queue > 0, 10)
-        assert inflight.acknowledged == 0
-        assert await sink.drain(lambda: sink.in_queue > 0, 10)
-        assert inflight.acknowledged == 2
-        with pytest.raises(RecordRefused):
-            sink.poll()
+    kafka.answers = iter([refused, None, refused, None])
+    assert sink.produce([record("app.t")] * 4, 0, sink.delivery(inflight, 1)) == 4
+    with pytest.raises(RecordRefused):
+        await sink.drain(lambda: sink.in_queue > 0, 10)
+    assert inflight.acknowledged == 0
+    assert await sink.drain(lambda: sink.in_queue > 0, 10)
+    assert inflight.acknowledged == 2
+    with pytest.raises(RecordRefused):
+        sink.poll()
 
 
-async def test_an_acknowledgement_ends_the_problem(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_acknowledgement_ends_the_problem() -> None:
+    kafka = FakeProducer()
+    sink = sink_of(kafka)
     sink.failures.complain(KafkaError(KafkaError._TRANSPORT))
-    inflight = produce(sink)
+    produce(sink)
     assert not sink.take_acknowledged()
     assert sink.failures.problem is not None
-    with monkeypatch.context() as patched:
-        patched.setattr(sink, "_producer", Reporting(sink.delivery(inflight, 1).report))
-        assert sink.take_acknowledged()
+    kafka.answer()
+    sink.poll()
+    assert sink.take_acknowledged()
     assert sink.failures.problem is None
+    assert not sink.take_acknowledged()
 
 
-class Interrupted:
-    """A producer that reports a batch, in the middle of which another thread polls."""
-
-    def __init__(self, sink: Sink, report: Callable[..., None]) -> None:
-        self._sink, self._report = sink, report
-        self._reporting = False
-
-    def __len__(self) -> int:
-        return 1
-
-    def poll(self, timeout_s: float) -> int:
-        if self._reporting:
-            return 0
-        self._reporting = True
-        self._report(KafkaError(KafkaError.INVALID_RECORD), Message(topic="app.t", partition=0, key=b"k"))
-        assert self._sink.poll() == 0, "the other thread's call has no report, and no verdict"
-        self._report(KafkaError(KafkaError.INVALID_RECORD), Message(topic="app.t", partition=0))
-        self._reporting = False
-        return 2
-
-
-def test_a_batch_is_judged_once_all_of_it_is_reported(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_judged_once_all_of_it_is_reported() -> None:
     """Confluent's client lets other threads run between two reports."""
-    with monkeypatch.context() as patched:
-        patched.setattr(sink, "_producer", Interrupted(sink, sink.delivery(InFlight(None, 2), 1).report))
-        with pytest.raises(RecordRefused, match="a compacted topic accepts no record without a key"):
-            sink.poll()
+    kafka = FakeProducer()
+    sink = sink_of(kafka)
+
+    def another_thread_polls() -> None:
+        assert sink.poll() == 0, "it has no report, and no verdict"
+
+    batch: list[Record] = [record("app.t"), ("app.t", None, b"v", None, BY_KEY)]
+    assert sink.produce(batch, 0, sink.delivery(InFlight(None, 2), 1)) == 2
+    kafka.answer(KafkaError.INVALID_RECORD)
+    kafka.events.append(another_thread_polls)
+    kafka.answer(KafkaError.INVALID_RECORD)
+    with pytest.raises(RecordRefused, match="a compacted topic accepts no record without a key"):
+        sink.poll()
+    assert kafka.calls == ["poll", "poll"]
 
 
-class Stopped:
-    """A producer that stops for good because a batch was refused, and reports on that afterwards."""
-
-    def __init__(self, report: Callable[..., None]) -> None:
-        self._report = report
-        self._calls = 0
-
-    def __len__(self) -> int:
-        return 1
-
-    def poll(self, timeout_s: float) -> int:
-        self._calls += 1
-        if self._calls == 1:
-            self._report(KafkaError(KafkaError._PURGE_QUEUE), Message(topic="app.other", partition=0))
-            raise KafkaException(KafkaError(KafkaError._GAPLESS_GUARANTEE))
-        if self._calls == 3:
-            self._report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Message(topic="app.t", partition=0))
-        return 0
+def test_the_reason_why_the_producer_has_stopped_is_the_refused_record() -> None:
+    """The report on it comes after the error that stops the producer, and after those on dropped records."""
+    kafka = FakeProducer(waits=2)
+    sink = sink_of(kafka)
+    produce(sink, "app.other")
+    produce(sink, "app.t")
+    kafka.answer(KafkaError._PURGE_QUEUE)
+    kafka.fail(KafkaError._GAPLESS_GUARANTEE)
+    kafka.answers = iter([KafkaError.MSG_SIZE_TOO_LARGE])
+    with pytest.raises(RecordRefused, match=r"a record of topic app\.t.* can't be delivered"):
+        sink.poll()
+    assert kafka.calls == ["poll"] * 3
 
 
-def test_the_reason_why_the_producer_has_stopped_is_the_refused_record(
-    sink: Sink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(sink, "_producer", Stopped(sink.delivery(InFlight(None, 1), 1).report))
-        with pytest.raises(RecordRefused, match=r"a record of topic app\.t.* can't be delivered"):
-            sink.poll()
+def test_a_producer_that_has_stopped_for_another_reason_is_not_waited_for() -> None:
+    kafka = FakeProducer()
+    sink = sink_of(kafka)
+    produce(sink)
+    kafka.fail(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+    with pytest.raises(SetupError, match=r"^Kafka does not let us produce: "):
+        sink.poll()
+    assert kafka.calls == ["poll"]

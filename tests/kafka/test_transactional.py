@@ -6,12 +6,16 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError
 
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.sink import Sink
+from pgrelay.kafka.transactional import TransactionalSink
 from tests.clock import Clock
-from tests.kafka.sinks import produce, transactional_sink
+from tests.integration.waiting import eventually
+from tests.kafka.producer import FakeProducer
+from tests.kafka.sinks import produce, transactional_sink, transactions_of
 
 
 async def test_a_position_that_no_transaction_accepts_is_retried(
@@ -24,14 +28,11 @@ async def test_a_position_that_no_transaction_accepts_is_retried(
         await sink.commit(Delivered(1))
 
 
-class Failing:
+def failed_by(code: int) -> FakeProducer:
     """A producer whose transactions fail."""
-
-    def __init__(self, code: int) -> None:
-        self._code = code
-
-    def begin_transaction(self) -> None:
-        raise KafkaException(KafkaError(self._code))
+    kafka = FakeProducer()
+    kafka.error = KafkaError(code)
+    return kafka
 
 
 @pytest.mark.parametrize(
@@ -48,80 +49,30 @@ class Failing:
     ],
 )
 async def test_a_failed_transaction_names_its_cure_but_no_topic(
-    code: int, kind: type[PgrelayError], cure: str, monkeypatch: pytest.MonkeyPatch
+    code: int, kind: type[PgrelayError], cure: str
 ) -> None:
-    sink = transactional_sink()
-    monkeypatch.setattr(sink, "_producer", Failing(code))
+    sink = transactions_of(failed_by(code))
     with pytest.raises(kind, match=f"^a Kafka transaction failed: .*{cure}") as caught:
         await sink.commit(Delivered(1))
     assert getattr(caught.value, "topic", "") == ""
 
 
-async def test_a_transaction_that_ends_for_want_of_a_login_names_the_credentials(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_transaction_that_ends_for_want_of_a_login_names_the_credentials() -> None:
     """WRITE on the topics would not help."""
-    sink = transactional_sink()
-    monkeypatch.setattr(sink, "_producer", Failing(KafkaError.SASL_AUTHENTICATION_FAILED))
+    sink = transactions_of(failed_by(KafkaError.SASL_AUTHENTICATION_FAILED))
     with pytest.raises(SetupError, match=r"^Kafka refuses us: .*; correct the credentials in sink\.kafka: "):
         await sink.commit(Delivered(1))
 
 
-class Away:
-    """A producer whose commits would be repeated for ever."""
-
-    def begin_transaction(self) -> None: ...
-
-    def produce(self, **record: object) -> None: ...
-
-    def __len__(self) -> int:
-        return 0
-
-    def poll(self, timeout_s: float) -> int:
-        return 0
-
-    def commit_transaction(self, timeout_s: float) -> None:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, retriable=True))
-
-
-async def test_a_commit_is_not_repeated_once_kafka_refuses_us(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_is_not_repeated_once_kafka_refuses_us() -> None:
     """To librdkafka a broker that refuses our password is away."""
-    sink = transactional_sink()
-    monkeypatch.setattr(sink, "_producer", Away())
+    producer = FakeProducer()
+    producer.commits.clear()
+    sink = transactions_of(producer)
     sink.failures.complain(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
     with pytest.raises(SetupError, match=r"^Kafka refuses us: wrong password; correct the credentials"):
         async with asyncio.timeout(10):
             await sink.commit(Delivered(1))
-
-
-class Aborted:
-    """A producer whose transaction fails at its commit, after its records were purged."""
-
-    def __init__(self, code: int, takes_s: float, clock: Clock) -> None:
-        self._code, self._takes_s, self._clock = code, takes_s, clock
-        self._reports: list[Callable[..., None]] = []
-
-    def __len__(self) -> int:
-        return 0
-
-    def begin_transaction(self) -> None:
-        pass
-
-    def produce(
-        self, topic: str, value: bytes, key: bytes, partition: int, report: Callable[..., None]
-    ) -> None:
-        self._reports.append(report)
-
-    def commit_transaction(self, timeout_s: float) -> None:
-        self._clock.now += self._takes_s
-        self.poll(0)
-        raise KafkaException(KafkaError(self._code))
-
-    def poll(self, timeout_s: float) -> int:
-        reports, self._reports = self._reports, []
-        for report in reports:
-            report(KafkaError(KafkaError._PURGE_QUEUE), Message(topic="app.t"))
-        return len(reports)
 
 
 @pytest.mark.parametrize("code", [KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH])
@@ -138,8 +89,15 @@ async def test_a_transaction_aborted_by_brokers_is_not_blamed_on_another_relay(
     """Brokers fence a producer in both cases, and the purged records do not say which it was."""
     clock = Clock()
     monkeypatch.setattr("pgrelay.kafka.transactional.time", clock)
-    sink = transactional_sink()
-    monkeypatch.setattr(sink, "_producer", Aborted(code, takes_s, clock))
+    kafka = FakeProducer()
+    sink = transactions_of(kafka)
+
+    def abort() -> None:
+        clock.now += takes_s
+        kafka.error = KafkaError(code)
+        kafka.purge()
+
+    kafka.events.append(abort)
     with pytest.raises(KafkaUnavailable, match=f"^{why}.*sink.kafka, 60000"):
         await sink.commit(Delivered(1))
     # So no other commit is tried.
@@ -153,53 +111,91 @@ async def test_a_transaction_aborted_by_brokers_is_not_blamed_on_another_relay(
 def test_the_error_for_purged_records_depends_on_their_transactions_age(
     age_s: float, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock()
+    clock, kafka = Clock(), FakeProducer()
     monkeypatch.setattr("pgrelay.kafka.transactional.time", clock)
-    sink = transactional_sink()
-    monkeypatch.setattr(sink, "_producer", Aborted(KafkaError._STATE, 0, clock))
-    produce(sink)
+    sink = transactions_of(kafka)
+    produce(sink, "app.t")
     clock.now += age_s
+    kafka.purge()
     with pytest.raises(KafkaUnavailable, match=f"^{why}"):
         sink.poll()
 
 
-class Calls:
-    """A producer that only records which of its calls serve reports."""
-
-    def __init__(self) -> None:
-        self.made: list[str] = []
-
-    def __len__(self) -> int:
-        return 1
-
-    def poll(self, timeout_s: float) -> int:
-        self.made.append("poll")
-        return 0
-
-    def flush(self, timeout_s: float) -> int:
-        self.made.append("flush")
-        return 0
+@pytest.mark.parametrize("learn", [Sink.poll, produce], ids=["dropped", "not taken"])
+def test_what_a_transaction_has_failed_by_is_told_whatever_shows_it(learn: Callable[[Sink], object]) -> None:
+    """A record that was dropped, or is not taken, says no more than that it has failed."""
+    kafka = FakeProducer()
+    sink = transactions_of(kafka)
+    produce(sink)
+    kafka.error = KafkaError(KafkaError._FENCED)
+    if learn is Sink.poll:
+        kafka.purge()
+    with pytest.raises(KafkaUnavailable, match=r"^the producer was fenced: another relay of this slot"):
+        learn(sink)
+    assert sink.failures.failed
 
 
-@pytest.mark.parametrize(("under_way", "made"), [(True, []), (False, ["poll", "flush", "flush"])])
-def test_during_a_transactional_call_nobody_else_serves_reports(
-    under_way: bool, made: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise two threads would compete for each report."""
-    sink = transactional_sink()
-    calls = Calls()
-    monkeypatch.setattr(sink, "_producer", calls)
-    monkeypatch.setattr(sink, "_calling", under_way)
+async def test_the_record_that_spoilt_a_transaction_is_named_if_its_report_comes() -> None:
+    kafka = FakeProducer(waits=3)
+    sink = transactions_of(kafka)
+    produce(sink, "app.t")
+    kafka.error = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    kafka.answers = iter([KafkaError.MSG_SIZE_TOO_LARGE])
+    with pytest.raises(RecordRefused) as caught:
+        produce(sink)
+    assert (caught.value.topic, caught.value.by_broker) == ("app.t", True)
+
+
+async def committing(kafka: FakeProducer, sink: TransactionalSink) -> asyncio.Task[None]:
+    """A commit that is under way until `commits` is set."""
+    kafka.commits.clear()
+    commit = asyncio.create_task(sink.commit(Delivered(1)))
+    await eventually(lambda: "commit" in kafka.calls, "the commit")
+    kafka.calls.clear()
+    return commit
+
+
+async def serve(sink: TransactionalSink) -> None:
+    """Everything that takes in reports."""
     pending = iter([True, False])
     sink.poll()
     sink.hurry()
-    asyncio.run(sink.drain(lambda: next(pending), 10))
-    assert calls.made == made
+    await sink.drain(lambda: next(pending), 10)
 
 
-def test_waiting_for_a_transactional_call_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = transactional_sink()
-    monkeypatch.setattr(sink, "_calling", True)
+async def test_during_a_transactional_call_nobody_else_serves_reports() -> None:
+    """Otherwise two threads would compete for each report."""
+    kafka = FakeProducer()
+    sink = transactions_of(kafka)
+    commit = await committing(kafka, sink)
+    await serve(sink)
+    assert kafka.calls == []
+    kafka.commits.set()
+    await commit
+    assert kafka.positions == [Delivered(1)]
+    produce(sink)
+    await serve(sink)
+    assert kafka.calls == ["poll", "flush", "flush"]
+
+
+async def test_waiting_for_a_transactional_call_does_not_spin() -> None:
+    kafka = FakeProducer()
+    sink = transactions_of(kafka)
+    commit = await committing(kafka, sink)
     looks = count()
-    assert not asyncio.run(sink.drain(lambda: next(looks) >= 0, 0.1))
+    assert not await sink.drain(lambda: next(looks) >= 0, 0.1)
     assert next(looks) <= 12
+    kafka.commits.set()
+    await commit
+
+
+async def test_a_call_that_takes_long_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try is short, because a stop waits for its thread."""
+    monkeypatch.setattr("pgrelay.kafka.transactional._TRY_S", 0.01)
+    kafka = FakeProducer()
+    sink = transactions_of(kafka)
+    commit = await committing(kafka, sink)
+    await eventually(lambda: kafka.calls.count("commit") >= 2, "another try")
+    kafka.commits.set()
+    await commit
+    assert kafka.positions == [Delivered(1)]

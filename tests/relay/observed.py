@@ -4,8 +4,6 @@ from typing import cast
 
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Need
-from pgrelay.kafka.failures import Failures
-from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import SlotWal
 from pgrelay.progress import Ledger
@@ -17,25 +15,10 @@ from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
 from pgrelay.status.health import Health
 from tests.clock import Clock
+from tests.kafka.producer import FakeProducer
+from tests.kafka.sinks import produce, sink_of
 
 STALLED = "Kafka does not acknowledge: no answer for 10 s"
-
-
-class FakeSink(Sink):
-    """Its producer has a given number of unacknowledged records."""
-
-    def __init__(self) -> None:
-        self.failures = Failures({})
-        self.under_way = 0
-        self.acknowledged = False
-
-    @property
-    def in_queue(self) -> int:
-        return self.under_way
-
-    def take_acknowledged(self) -> bool:
-        taken, self.acknowledged = self.acknowledged, False
-        return taken
 
 
 class FakeConfirmations(Confirmations):
@@ -75,13 +58,24 @@ class FakeSession(Session):
     def __init__(self, recovering: bool = False) -> None:
         self.ledger = Ledger()
         self.confirmations = self.position = FakeConfirmations()
-        self.sink = self.kafka = FakeSink()
+        self.kafka = FakeProducer()
+        self.sink = sink_of(self.kafka)
         self.errand = Errand(lambda: None)
-        self.guarantee = self.delivery = FakeGuarantee(self.kafka, self.ledger, self.confirmations)
+        self.guarantee = self.delivery = FakeGuarantee(self.sink, self.ledger, self.confirmations)
         self.delivery.recovering = recovering
         self.server_poll = self.postgres = FakePoll()
         self.needing = FakeEncoder()
         self.encoder = cast(Encoder, self.needing)
+
+    def send(self) -> None:
+        """A record is on its way."""
+        produce(self.sink)
+
+    def acknowledge(self) -> None:
+        """Kafka takes another record."""
+        self.send()
+        self.kafka.answer()
+        self.sink.poll()
 
 
 class Watching(Observer):

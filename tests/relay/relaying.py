@@ -1,4 +1,4 @@
-"""A session's commits to Kafka, which accepts each at once."""
+"""A session's commits to Kafka, which accepts each at once. Only positions are in them, no records."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -11,11 +11,12 @@ from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.encode.records import Segment
 from pgrelay.kafka.offsets import Delivered
-from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.exactly_once import ExactlyOnce
 from pgrelay.relay.gap_checks import Upstream
 from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
+from tests.kafka.producer import FakeProducer
+from tests.kafka.sinks import FakeOffsets, transactions_of
 from tests.wire import build
 from tests.wire.build import INT4, Column
 
@@ -30,21 +31,6 @@ TABLE: Final = 16384
 RELATION: Final = build.relation(TABLE, "public", "people", "d", [Column("id", INT4, key=True)])
 
 
-class FakeKafka(TransactionalSink):
-    """Accepts every commit at once."""
-
-    def __init__(self, delivered: Delivered | None) -> None:
-        self.last = delivered
-        self.committed: list[Delivered] = []
-        self.timeout_s = TIMEOUT_S
-
-    async def recover(self) -> Delivered | None:
-        return self.last
-
-    async def commit(self, position: Delivered) -> None:
-        self.committed.append(position)
-
-
 class Relaying:
     """A session's ledger, encoder and commits, and what the session does with them."""
 
@@ -55,12 +41,13 @@ class Relaying:
         wal_end: int = WAL_END,
         known: Delivered | None = None,
     ) -> None:
-        self.kafka = FakeKafka(delivered)
+        self.kafka = FakeProducer()
+        sink = transactions_of(self.kafka, FakeOffsets(delivered))
         self.ledger = Ledger(slot_lsn)
         self.encoder = encoder_of(replace(OPTIONS, headers=True))
         server = upstream(slot_lsn, answer(wal_end))
         self.assembler = assembler(SPOOL)
-        self.commits = ExactlyOnce(self.kafka, self.ledger, self.assembler, self.encoder, server, known)
+        self.commits = ExactlyOnce(sink, self.ledger, self.assembler, self.encoder, server, known)
         self._entry = InFlight(None)
 
     def take(self, events: list[Event]) -> list[int]:
@@ -88,7 +75,7 @@ class Relaying:
 
     async def commit(self) -> Delivered:
         await self.commits.commit()
-        return self.kafka.committed[-1]
+        return self.kafka.positions[-1]
 
     @property
     def confirmable(self) -> int:

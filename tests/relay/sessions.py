@@ -1,15 +1,11 @@
 """Sessions as the relay builds them; only the server, the producer and the poll of the server are fakes."""
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
 
 from pgrelay.assembly.events import TransactionBegin
 from pgrelay.assembly.spool import Spool
-from pgrelay.encode.records import BY_KEY, Record, Segment
-from pgrelay.errors import RecordRefused
-from pgrelay.handover import Delivery
-from pgrelay.kafka.failures import Failures
-from pgrelay.kafka.offsets import Delivered
+from pgrelay.encode.records import BY_KEY, Segment
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.metrics import Metrics
@@ -25,11 +21,8 @@ from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
 from pgrelay.relay.supply import Supply
 from tests.encode.encoding import encoder_of
-from tests.relay.relaying import SPOOL, TIMEOUT_S, answer, assembler, upstream
-from tests.relay.test_positions import OFFSETS
-
-TAKEN: Final = b"taken"
-REFUSED: Final = b"refused"
+from tests.kafka.sinks import OFFSETS
+from tests.relay.relaying import SPOOL, answer, assembler, upstream
 
 
 class FakeSource(Source):
@@ -51,83 +44,6 @@ class FakeSource(Source):
     def send_status(self, received_lsn: int, flush_lsn: int, *, reply: bool = False) -> bool:
         self.told.append(flush_lsn)
         return True
-
-
-class FakeSink(Sink):
-    """A producer that refuses REFUSED: as it is handed over, or else once it is with the broker.
-
-    Its other records are acknowledged one by one, whenever somebody awaits a report.
-    """
-
-    def __init__(self, by_broker: bool = False) -> None:
-        self.failures = Failures({})
-        self.hurried = False
-        self.room = True
-        self._by_broker = by_broker
-        self._waiting: list[Delivery] = []
-
-    def fail(self) -> None:
-        """A record is refused, in another thread's call: nobody has been told yet."""
-        self.failures.reason = RecordRefused("refused")
-
-    @property
-    def in_queue(self) -> int:
-        return len(self._waiting)
-
-    def poll(self) -> int:
-        self.failures.raise_unless(None)
-        return 0
-
-    def hurry(self) -> bool:
-        self.hurried = True
-        return False
-
-    def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
-        if not self.room:
-            return start
-        for _, _, value, _, _ in records[start:]:
-            if value != REFUSED:
-                self._waiting.append(delivery)
-            elif self._by_broker:
-                self.failures.reason = RecordRefused("refused")
-            else:
-                raise RecordRefused("refused")
-        return len(records)
-
-    def acknowledge(self) -> None:
-        self._waiting.pop(0).report(None, None)
-
-    async def _await_report(self, timeout_s: float, known: object = None) -> None:
-        assert known is self.failures.reason
-        await asyncio.sleep(0)
-        if self._waiting:
-            self.acknowledge()
-
-
-class FakeTransactions(FakeSink, TransactionalSink):
-    """The same with transactions, which go on once `recovers` and `commits` are set.
-
-    `committed` is the LSNs. Commits fail once `spoilt` is true.
-    """
-
-    def __init__(self, by_broker: bool = False) -> None:
-        super().__init__(by_broker)
-        self.timeout_s = TIMEOUT_S
-        self.recovers, self.commits = asyncio.Event(), asyncio.Event()
-        self.recovers.set()
-        self.commits.set()
-        self.committed: list[int] = []
-        self.spoilt = False
-
-    async def recover(self) -> Delivered | None:
-        await self.recovers.wait()
-        return None
-
-    async def commit(self, position: Delivered) -> None:
-        await self.commits.wait()
-        if self.spoilt:
-            raise RecordRefused("refused")
-        self.committed.append(position.lsn)
 
 
 class FakePoll(ServerPoll):
@@ -193,14 +109,24 @@ def end(session: Session, end_lsn: int) -> None:
     session.entries.enter([segment])
 
 
-async def turns(session: Session, most: int = 10_000, *, until_committing: bool = False) -> None:
-    """Run the session for so many turns at most, or until a commit is under way."""
+def committing(session: Session) -> bool:
+    return session.errand.committing
+
+
+def recovered(session: Session) -> bool:
+    return not session.guarantee.recovering
+
+
+async def turns(
+    session: Session, most: int = 10_000, *, until: Callable[[Session], bool] = lambda _: False
+) -> None:
+    """Run the session for so many turns at most, or until that is true at the beginning of one."""
     stop, taken = asyncio.Event(), 0
 
     def turned(_: Session) -> None:
         nonlocal taken
         taken += 1
-        if taken == most or (until_committing and session.errand.committing):
+        if taken == most or until(session):
             stop.set()
 
     await asyncio.wait_for(session.run(stop, turned), 10)

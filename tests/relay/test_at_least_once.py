@@ -1,12 +1,14 @@
 """At least once: what consumers may have, and what is worth waiting for. There is no broker."""
 
-from pgrelay.encode.records import BY_KEY
+from confluent_kafka import KafkaError
+
 from pgrelay.kafka.sink import Sink
 from pgrelay.postgres.source import Source
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.at_least_once import AtLeastOnce
 from pgrelay.relay.confirmations import Confirmations
-from tests.relay.sessions import TAKEN, FakeSink
+from tests.kafka.producer import FakeProducer
+from tests.kafka.sinks import record, sink_of
 
 
 def guarantee_of(sink: Sink, ledger: Ledger) -> AtLeastOnce:
@@ -14,7 +16,7 @@ def guarantee_of(sink: Sink, ledger: Ledger) -> AtLeastOnce:
 
 
 def test_consumers_may_have_records_before_kafka_acknowledges_them() -> None:
-    guarantee = guarantee_of(FakeSink(), Ledger())
+    guarantee = guarantee_of(sink_of(FakeProducer()), Ledger())
     entry = InFlight(0)
     guarantee.entered(entry, 4, has_records=False)
     assert guarantee.relayed_lsn == 0
@@ -24,7 +26,7 @@ def test_consumers_may_have_records_before_kafka_acknowledges_them() -> None:
 
 
 def test_an_ended_transaction_is_waited_for_until_it_is_acknowledged() -> None:
-    sink, ledger = FakeSink(), Ledger()
+    sink, ledger = sink_of(FakeProducer()), Ledger()
     guarantee = guarantee_of(sink, ledger)
     ledger.seen(5)
     entry = ledger.begin(0)
@@ -41,14 +43,14 @@ def test_an_ended_transaction_is_waited_for_until_it_is_acknowledged() -> None:
 
 
 def test_after_a_refusal_only_reports_that_may_come_are_waited_for() -> None:
-    sink, ledger = FakeSink(), Ledger()
+    sink, ledger = sink_of(FakeProducer()), Ledger()
     guarantee = guarantee_of(sink, ledger)
     ledger.seen(5)
     entry = ledger.begin(0)
     entry.records = 2
     ledger.end(5)
     assert not guarantee.may_settle(refused=True)
-    sink.produce([("t", None, TAKEN, None, BY_KEY)], 0, sink.delivery(entry, 4))
+    sink.produce([record("t")], 0, sink.delivery(entry, 4))
     assert guarantee.may_settle(refused=True)
-    sink.failures.shut_out = True
+    sink.failures.complain(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED))
     assert not guarantee.may_settle(refused=True)

@@ -2,21 +2,14 @@
 
 from pgrelay.assembly.events import Reached, TransactionBegin
 from pgrelay.encode.records import BY_KEY, Record, Segment
-from pgrelay.kafka.failures import Failures
-from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.at_least_once import AtLeastOnce
 from pgrelay.relay.entries import Entries
 from pgrelay.relay.outbox import Outbox
+from tests.kafka.producer import FakeProducer
+from tests.kafka.sinks import sink_of
 
 RECORD: Record = ("t", None, b"v", None, BY_KEY)
-
-
-class FakeSink(Sink):
-    """No producer: whatever enters waits in the outbox."""
-
-    def __init__(self) -> None:
-        self.failures = Failures({})
 
 
 class FakeGuarantee(AtLeastOnce):
@@ -37,7 +30,7 @@ class Entrance:
         self.ledger.seen(20)
         self.outbox = Outbox()
         self.guarantee = FakeGuarantee()
-        self.entries = Entries(FakeSink(), self.ledger, self.outbox, self.guarantee)
+        self.entries = Entries(sink_of(FakeProducer()), self.ledger, self.outbox, self.guarantee)
 
     def enter(
         self, begin: TransactionBegin | None, records: list[Record], end_lsn: int | None

@@ -3,13 +3,16 @@
 from typing import Final
 
 import pytest
+from confluent_kafka import KafkaError
 
-from pgrelay.errors import GapError, SourceUnavailable
+from pgrelay.errors import GapError, KafkaUnavailable, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.progress import Ledger
 from pgrelay.relay.exactly_once import ExactlyOnce
 from tests.clock import Clock
 from tests.encode.encoding import OPTIONS, encoder_of, transaction
+from tests.kafka.producer import FakeProducer
+from tests.kafka.sinks import FakeOffsets, transactions_of
 from tests.relay.relaying import (
     FIRST,
     SECOND,
@@ -18,7 +21,6 @@ from tests.relay.relaying import (
     THIRD,
     TIMEOUT_S,
     WAL_END,
-    FakeKafka,
     Relaying,
     assembler,
     begun,
@@ -200,14 +202,11 @@ async def test_a_position_that_advances_after_a_commit_waits_for_the_next(
     assert relaying.confirmable == 0x2100
 
 
-async def test_a_failed_commit_covers_nothing(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(position: Delivered) -> None:
-        raise ConnectionError
-
+async def test_a_failed_commit_covers_nothing(clock: Clock) -> None:
     relaying = Relaying()
     relaying.take(rows(FIRST))
-    monkeypatch.setattr(relaying.kafka, "commit", fail)
-    with pytest.raises(ConnectionError):
+    relaying.kafka.error = KafkaError(KafkaError._FENCED)
+    with pytest.raises(KafkaUnavailable):
         await relaying.commits.commit()
     assert relaying.commits.may_settle(refused=False)
     assert relaying.confirmable == SLOT
@@ -282,16 +281,16 @@ async def test_a_position_beyond_the_end_of_wal_is_refused() -> None:
 
 async def test_the_end_of_wal_is_queried_after_the_position() -> None:
     """The relay that had the slot before may have gone on delivering until we got it."""
-    kafka, ledger, encoder = FakeKafka(None), Ledger(SLOT), encoder_of(OPTIONS)
+    offsets, ledger, encoder = FakeOffsets(), Ledger(SLOT), encoder_of(OPTIONS)
     asked: list[Delivered | None] = []
 
     async def wal_end() -> int:
-        asked.append(kafka.last)
+        asked.append(offsets.delivered)
         return WAL_END
 
-    server = upstream(SLOT, wal_end)
-    commits = ExactlyOnce(kafka, ledger, assembler(SPOOL), encoder, server, None)
-    kafka.last = Delivered(WAL_END)
+    server, sink = upstream(SLOT, wal_end), transactions_of(FakeProducer(), offsets)
+    commits = ExactlyOnce(sink, ledger, assembler(SPOOL), encoder, server, None)
+    offsets.delivered = Delivered(WAL_END)
     await commits.recover()
     assert asked == [Delivered(WAL_END)]
 
@@ -313,6 +312,9 @@ async def test_a_position_in_kafka_outweighs_what_this_process_knows() -> None:
     """Another relay had the slot meanwhile, and moved it as it should."""
     relaying = Relaying(Delivered(WAL_END), known=Delivered(SLOT - 1))
     await relaying.commits.recover()
+    assert relaying.assembler.delivered_lsn == WAL_END
+    relaying.reach(SLOT + 1)
+    assert await relaying.commit() == Delivered(WAL_END)
 
 
 @pytest.mark.parametrize("delivered", [Delivered(SLOT), Delivered(WAL_END)])

@@ -4,15 +4,16 @@ from typing import Final
 
 import pytest
 
-from pgrelay.config import SinkConfig
 from pgrelay.errors import GapError, PositionError, SetupError, SourceUnavailable
 from pgrelay.kafka.known_topics import KnownTopics
-from pgrelay.kafka.offsets import Delivered, Identity, Offsets
+from pgrelay.kafka.offsets import Delivered
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.topics import TopicOf
 from pgrelay.postgres.history import History
 from pgrelay.postgres.source import System
 from pgrelay.relay.gap_checks import Upstream, open_positions
+from tests.kafka.producer import FakeProducer
+from tests.kafka.sinks import FakeOffsets, sink_of
 
 SLOT: Final = 0x1000
 LEFT: Final = 0x3000
@@ -134,7 +135,7 @@ async def test_the_timeline_of_a_standby_is_not_checked() -> None:
 
 
 class FakeTopics(KnownTopics):
-    """The offsets topic exists, or may not be created."""
+    """The offsets topic exists, or may not be created; `heard`: the asked broker knows it."""
 
     def __init__(self, ours: bool, heard: bool) -> None:
         self._ours = ours
@@ -149,27 +150,16 @@ class FakeTopics(KnownTopics):
             raise SetupError("no")
 
 
-class FakeKafka(Sink):
-    """Has the offsets topic, or does not let us create it; `heard`: the asked broker knows the topic."""
-
-    def __init__(self, ours: bool = True, heard: bool = True) -> None:
-        self.topics = FakeTopics(ours, heard)
-
-
-class FakeOffsets(Offsets):
-    """Has one position, or none."""
-
-    def __init__(self, position: Delivered | None) -> None:
-        super().__init__(SinkConfig(kafka={"bootstrap.servers": "b"}), "offsets", Identity("7", "db", "s"))
-        self._position = position
-
-    async def read(self) -> Delivered | None:
-        return self._position
+def sink_with(topics: FakeTopics) -> Sink:
+    sink = sink_of(FakeProducer())
+    sink.topics = topics
+    return sink
 
 
 async def check(kept: Delivered | None, known: Delivered | None, heard: bool = True) -> None:
     """Check the position in Kafka and this process's own against the server, as a start does."""
-    await upstream().check_further(await open_positions(FakeKafka(heard=heard), FakeOffsets(kept)), known)
+    found = await open_positions(sink_with(FakeTopics(ours=True, heard=heard)), FakeOffsets(kept))
+    await upstream().check_further(found, known)
 
 
 @pytest.mark.parametrize("kept", [None, Delivered(SLOT - 8)], ids=["deleted", "older"])
@@ -197,4 +187,4 @@ async def test_a_topic_unknown_to_the_asked_broker_is_read_anyway() -> None:
 
 async def test_an_offsets_topic_that_may_not_be_created_is_an_error() -> None:
     with pytest.raises(SetupError, match=r"^no$"):
-        await open_positions(FakeKafka(ours=False), FakeOffsets(None))
+        await open_positions(sink_with(FakeTopics(ours=False, heard=True)), FakeOffsets())

@@ -111,9 +111,9 @@ def test_an_answer_of_kafka_does_not_end_the_stall_of_a_full_spool(
 ) -> None:
     session = SpoolSession(tmp_path / "again", range(10, 12))
     observer.begins(session)
-    session.kafka.under_way = 1
+    session.send()
     watch(observer, session, clock, 11)
     assert health.reason == STALLED
-    session.kafka.acknowledged = True
+    session.acknowledge()
     watch(observer, session, clock, 1)
     assert not health.ready

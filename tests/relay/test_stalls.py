@@ -27,7 +27,9 @@ def stalled(observer: Observer, clock: Clock, *, committing: bool) -> FakeSessio
     """A session whose commit, or else its one record, Kafka leaves without an answer."""
     session = FakeSession()
     observer.begins(session)
-    session.errand.committing, session.kafka.under_way = committing, int(not committing)
+    session.errand.committing = committing
+    if not committing:
+        session.send()
     watch(observer, session, clock, 11)
     return session
 
@@ -49,12 +51,12 @@ def test_a_new_stream_to_postgres_does_not_end_a_stall(
 ) -> None:
     stalled(observer, clock, committing=False)
     again = FakeSession()
-    again.kafka.under_way = 1
+    again.send()
     observer.begins(again)
     assert health.reason == STALLED
     watch(observer, again, clock, 3)
     assert health.reason == STALLED
-    again.kafka.acknowledged = True
+    again.acknowledge()
     watch(observer, again, clock, 1)
     assert health.ready
 
@@ -62,7 +64,7 @@ def test_a_new_stream_to_postgres_does_not_end_a_stall(
 def test_an_acknowledged_record_ends_a_stall(observer: Observer, health: Health, clock: Clock) -> None:
     session = stalled(observer, clock, committing=False)
     assert health.reason == STALLED
-    session.kafka.acknowledged = True
+    session.acknowledge()
     with capture_logs() as logs:
         watch(observer, session, clock, 3)
     assert health.ready
@@ -75,15 +77,15 @@ def test_a_position_that_waits_long_is_a_stall_even_if_rows_flow(
     """Its topic may have another leader than those of rows. Without the position the slot never moves."""
     session = FakeSession()
     observer.begins(session)
-    session.kafka.under_way = 1
+    session.send()
     with capture_logs() as logs:
         for session.position.waits_s in range(1, 61):
-            session.kafka.acknowledged = True
+            session.acknowledge()
             watch(observer, session, clock, 1)
             assert health.ready == (session.position.waits_s <= 30)
         assert "no answer about the position for 30 s; the slot does not move" in (health.reason or "")
         session.position.waits_s = 0
-        session.kafka.acknowledged = True
+        session.acknowledge()
         watch(observer, session, clock, 1)
     assert health.ready
     assert [event["log_level"] for event in logs] == ["warning", "info"]
@@ -95,19 +97,19 @@ def test_a_partition_that_accepts_nothing_is_a_stall_even_if_others_flow(
     """The oldest transaction has a record in that partition, so the slot never moves."""
     session = FakeSession()
     observer.begins(session)
-    session.kafka.under_way = 1
+    session.send()
     stuck = session.ledger.begin(commit_us=0)
     stuck.records = 2
     with capture_logs() as logs:
         for seconds in range(1, 71):
             if seconds == 10:
                 stuck.acknowledged = 1
-            session.kafka.acknowledged = True
+            session.acknowledge()
             watch(observer, session, clock, 1)
             assert health.ready == (seconds <= 40)
         assert "no answer about the oldest records for 30 s, but about others" in (health.reason or "")
         stuck.acknowledged = 2
-        session.kafka.acknowledged = True
+        session.acknowledge()
         watch(observer, session, clock, 1)
     assert health.ready
     assert [event["log_level"] for event in logs] == ["warning", "info"]
@@ -120,9 +122,9 @@ def test_a_transaction_that_the_server_sends_slowly_is_no_stall(
     observer.begins(session)
     begun = session.ledger.begin(commit_us=0)
     begun.records = begun.acknowledged = 2
-    session.kafka.under_way = 1
+    session.send()
     for _ in range(60):
-        session.kafka.acknowledged = True
+        session.acknowledge()
         watch(observer, session, clock, 1)
         assert health.ready
 
@@ -177,7 +179,7 @@ def test_a_record_sent_after_a_late_answer_has_its_own_time(
     observer.begins(session)
     session.needing.need = TopicNeeded("app.public.t")
     watch(observer, session, clock, 15)
-    session.kafka.under_way = 1
+    session.send()
     watch(observer, session, clock, 9)
     assert health.reason == "no answer for 10 s from Kafka about topic app.public.t"
     watch(observer, session, clock, 3)
@@ -288,14 +290,14 @@ def test_a_quota_that_is_used_up_is_told_at_once_but_rarely(
 ) -> None:
     session = FakeSession()
     observer.begins(session)
-    session.kafka.under_way = 1
+    session.send()
     with capture_logs() as logs:
         for _ in range(60):
-            session.kafka.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 4.6))
-            session.kafka.acknowledged = True
+            session.sink.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 4.6))
+            session.acknowledge()
             watch(observer, session, clock, 1)
         assert health.ready
-        session.kafka.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 20.0))
+        session.sink.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 20.0))
         watch(observer, session, clock, 11)
     assert [event["event"] for event in logs] == [
         "Kafka throttles us: a quota is used up",
@@ -310,7 +312,7 @@ def test_a_short_delay_by_a_quota_is_not_worth_a_line(
 ) -> None:
     session = FakeSession()
     observer.begins(session)
-    session.kafka.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 0.4))
+    session.sink.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 0.4))
     with capture_logs() as logs:
         watch(observer, session, clock, 3)
     assert logs == []

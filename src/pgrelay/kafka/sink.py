@@ -50,14 +50,32 @@ _HURRY_AGAIN_S: Final = 0.01
 # By these the producer takes no record, because it, or its transaction, has failed before.
 _FAILED_BEFORE: Final = frozenset({KafkaError._FATAL, KafkaError._STATE})
 
+# Makes a producer and an admin client, each with its options; raises what librdkafka does if it refuses them.
+MakeClients = Callable[[dict[str, Any], dict[str, Any]], tuple[Producer, AdminClient]]
+
+
+def librdkafka(producing: dict[str, Any], asking: dict[str, Any]) -> tuple[Producer, AdminClient]:
+    """The clients of a run."""
+    log = quiet_log()
+    return Producer(producing, logger=log), AdminClient(asking, logger=log)
+
 
 class Sink:
     """One producer, the topics that it knows of, and its failures."""
 
     _symptoms: ClassVar[frozenset[int]] = PURGED
 
-    def __init__(self, config: SinkConfig, more: Mapping[str, object] = GAPLESS) -> None:
-        """`more`: options of librdkafka that a kind of sink needs; by default those of at least once."""
+    def __init__(
+        self,
+        config: SinkConfig,
+        more: Mapping[str, object] = GAPLESS,
+        *,
+        make_clients: MakeClients = librdkafka,
+    ) -> None:
+        """`more`: options of librdkafka that a kind of sink needs; by default those of at least once.
+
+        Raises SetupError on options that librdkafka refuses.
+        """
         self._config = config
         self.failures = Failures(config.kafka, self._symptoms)
         self._lingers = not LINGERING.isdisjoint(config.kafka)
@@ -66,11 +84,9 @@ class Sink:
         self._reported = 0
         common: dict[str, Any] = {**config.kafka, "error_cb": self.failures.complain}
         throttling = {"throttle_cb": self.failures.throttled}
-        log = quiet_log()
-        ours = defaults_for(config.kafka)
+        producing = {**defaults_for(config.kafka), **common, **throttling, **FIXED, **more}
         try:
-            self._producer = Producer({**ours, **common, **throttling, **FIXED, **more}, logger=log)
-            self._admin = AdminClient(common, logger=log)
+            self._producer, self._admin = make_clients(producing, common)
         except (KafkaException, ValueError, TypeError) as error:
             # Not `from error`: a traceback would show its text.
             raise refused_options(error, config.kafka) from None

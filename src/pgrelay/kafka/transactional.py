@@ -29,7 +29,7 @@ from pgrelay.kafka.errors import (
 )
 from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.producer_options import transaction_timeout_ms
-from pgrelay.kafka.sink import LATE_REPORTS_S, Sink
+from pgrelay.kafka.sink import LATE_REPORTS_S, MakeClients, Sink, librdkafka
 from pgrelay.progress import InFlight
 
 # How long one try of a transactional call takes at most: a stop waits no longer for its thread.
@@ -53,9 +53,12 @@ class TransactionalSink(Sink):
     # With these a broker refuses records of a transaction that has failed, and the transaction says why.
     _symptoms = PURGED | _FENCED | {KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER}
 
-    def __init__(self, config: SinkConfig, offsets: Offsets) -> None:
+    def __init__(
+        self, config: SinkConfig, offsets: Offsets, *, make_clients: MakeClients = librdkafka
+    ) -> None:
         of = offsets.identity
-        super().__init__(config, {"transactional.id": f"pgrelay-{of.systemid}-{of.db}-{of.slot}"})
+        identity = {"transactional.id": f"pgrelay-{of.systemid}-{of.db}-{of.slot}"}
+        super().__init__(config, identity, make_clients=make_clients)
         self._offsets = offsets
         self._calling = False
         # When the open transaction began, by the monotonic clock; None if none is open.
