@@ -269,7 +269,7 @@ class WholeTransactions:
         """Whether all targets are equal to Postgres at a commit."""
         # The targets of a query with a new checkpoint may be ahead of it.
         targets = (self._batches.target(batch.session, schema) for schema in batch.schemas.values())
-        ahead = any(lsn > until for target in targets for lsn, _ in target.positions.applied.values())
+        ahead = any(target.positions.applied.highest_lsn > until for target in targets)
         return self._added_topics.caught_up(batch.own, batch.number, batch.schemas) and not ahead
 
     def _tell(self, found: Reach, rest: Rest, *, moved: bool) -> None:
