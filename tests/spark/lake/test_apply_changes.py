@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegerType, StructType
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, RecordError, SetupError
 from pgrelay.spark.lake.apply import Target
-from pgrelay.spark.lake.positions import positions_table, read_positions
+from pgrelay.spark.lake.positions import Positions, positions_table
 from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
@@ -126,8 +126,8 @@ def test_a_redelivery_that_ends_before_a_delete_restores_no_row(mirror: Mirror) 
     mirrored.batch(*first, change("d", 12, before={"id": 1}))
     mirrored.batch(*first)  # what a killed relay writes again
     assert mirrored.rows == Counter([(2, "b", None)])
-    kept = read_positions(lake_table(mirrored.spark, mirrored.target, mirrored.using), mirrored.schema)
-    assert kept.applied == {0: (12, 0)}
+    kept = Positions.read(lake_table(mirrored.spark, mirrored.target, mirrored.using), mirrored.schema)
+    assert kept.applied.by_partition == {0: (12, 0)}
 
 
 def test_a_truncate_removes_only_older_rows(mirror: Mirror) -> None:

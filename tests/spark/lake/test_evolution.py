@@ -11,7 +11,7 @@ from pgrelay import spark as pg
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.lake import evolution
 from pgrelay.spark.lake.evolution import evolve
-from pgrelay.spark.lake.positions import birth_properties, read_positions
+from pgrelay.spark.lake.positions import Positions, birth_properties
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
@@ -151,7 +151,7 @@ def test_a_column_with_a_dropped_ones_name_survives_a_kill_in_between(
         killed.setattr(evolution, "demand", lambda *_: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception, match="killed"):
             evolve(table, known, (1, 0), live=table.rows)
-    since = read_positions(table, known).schema_position
+    since = Positions.read(table, known).schema_position
     assert since is not None
     evolve(table, known, since, live=table.rows)
     assert rows(table.rows()) == Counter([(1, "B")])

@@ -9,6 +9,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from pgrelay.spark.lake.applied import Applied
 from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.summary import Summary
 from pgrelay.spark.lake.tables import Using, lake_table
@@ -43,10 +44,10 @@ def test_of_two_drivers_that_find_the_target_empty_one_fails(
     one, other = Target(lake, schema), Target(lake, schema)
     lake.create(one.table_type(schema))
     with ThreadPoolExecutor() as pool:
-        slow = pool.submit(one.write, held, Summary(), schema)
+        slow = pool.submit(one.write, held, Summary(Applied(topic.name)), schema)
         try:
             wait_until(started.exists, "the slow driver writes")
-            other.write(changes, Summary(), schema)
+            other.write(changes, Summary(Applied(topic.name)), schema)
         finally:
             done.touch()
         with pytest.raises(Exception, match=r"(?i)concurrent|conflict"):

@@ -17,7 +17,7 @@ from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import apply
 from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.merge import merge_rows
-from pgrelay.spark.lake.positions import birth_properties, positions_table, read_positions
+from pgrelay.spark.lake.positions import Positions, birth_properties, positions_table
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
@@ -108,7 +108,7 @@ def test_a_driver_that_wakes_up_behind_another_restores_no_row(
     with pytest.raises(PgrelayError, match=r"another mirror writes to .* at LSN 0/1E, this one at 0/A: end"):
         old.apply(1, 2)
     assert rows(old.table.rows()) == {(1,): 1}
-    assert read_positions(old.table, old.schema).applied == {0: (30, 0)}
+    assert Positions.read(old.table, old.schema).applied.by_partition == {0: (30, 0)}
     new.apply(2, 3)  # which goes on
 
 
@@ -139,7 +139,7 @@ def test_a_driver_behind_one_that_created_the_target_is_refused(topic: Topic, ta
     new.apply(0, 2)
     with pytest.raises(PgrelayError, match=r"another mirror has created .*: end one of the two"):
         old.apply(0, 1)
-    assert read_positions(old.table, schema).applied == {0: (20, 0)}
+    assert Positions.read(old.table, schema).applied.by_partition == {0: (20, 0)}
 
 
 def test_a_driver_behind_another_does_not_change_columns_back(topic: Topic, target: str) -> None:
@@ -190,7 +190,7 @@ def test_a_driver_that_wrote_behind_another_reports_it(
     with pytest.raises(PgrelayError, match=told) as ended:
         old.apply(1, 2)
     assert type(ended.value) is kind
-    assert read_positions(old.table, old.schema).applied == {0: (10 * until, 0)}
+    assert Positions.read(old.table, old.schema).applied.by_partition == {0: (10 * until, 0)}
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])

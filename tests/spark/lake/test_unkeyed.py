@@ -1,6 +1,8 @@
 """Tables without a key, with your own calls: a batch may have changes under several identities."""
 
 from collections import Counter
+from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,8 @@ from pgrelay import spark as pg
 from pgrelay.errors import PgrelayError, RecordError, SetupError
 from pgrelay.spark.lake import apply, positions
 from pgrelay.spark.lake.apply import Target
-from pgrelay.spark.lake.commits import marks
-from pgrelay.spark.lake.positions import SUFFIX, announce
+from pgrelay.spark.lake.commits import marking, marks
+from pgrelay.spark.lake.positions import SUFFIX, Positions
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.lake.unkeyed import multiset_changes
 from pgrelay.spark.schemas.columns import Column
@@ -97,9 +99,9 @@ class Killable:
         changes = changes_of(self.table.spark, self._known, self._written).where(f"offset >= {start}")
         pg.apply_changes(changes, self._target, schema=self._known, using=self.table.using)
 
-    def killed_batch(self, monkeypatch: pytest.MonkeyPatch, before: str) -> None:
+    def killed_batch(self, monkeypatch: pytest.MonkeyPatch, before: tuple[Any, str]) -> None:
         with monkeypatch.context() as killed:
-            killed.setattr(apply, before, lambda *_, **how: pytest.fail("killed"))
+            killed.setattr(*before, lambda *_, **how: pytest.fail("killed"))
             with pytest.raises(pytest.fail.Exception, match="killed"):
                 self.batch()
 
@@ -143,7 +145,7 @@ def test_a_batch_is_not_applied_twice_after_many_foreign_commits(
     spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killable = Killable(spark, target, using)
-    killable.killed_batch(monkeypatch, before="write_positions")
+    killable.killed_batch(monkeypatch, before=(Positions, "write"))
     killable.commit_others(21)
     killable.batch()
     assert killable.rows == Counter({("a",): 3, ("b",): 1})
@@ -155,7 +157,7 @@ def test_a_foreign_commit_right_then_hides_no_batch(
 ) -> None:
     """Others commit while the log is searched, before and after its last version is asked for."""
     killable = Killable(spark, target, using)
-    killable.killed_batch(monkeypatch, before="write_positions")
+    killable.killed_batch(monkeypatch, before=(Positions, "write"))
     version = LakeTable.version
 
     def among_others(table: LakeTable) -> int:
@@ -179,7 +181,7 @@ def test_a_batch_found_to_be_applied_is_not_in_doubt_again(
     spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killable = Killable(spark, target, using)
-    killable.killed_batch(monkeypatch, before="write_positions")
+    killable.killed_batch(monkeypatch, before=(Positions, "write"))
     for _ in range(2):
         killable.batch()
         killable.commit_others(2)
@@ -192,7 +194,7 @@ def test_a_batch_of_unknown_outcome_is_refused(
     spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killable = Killable(spark, target, using)
-    killable.killed_batch(monkeypatch, before="write_positions")
+    killable.killed_batch(monkeypatch, before=(Positions, "write"))
     killable.commit_others(2)
     killable.forget_commits()
     for _ in range(2):
@@ -206,7 +208,7 @@ def test_a_batch_that_was_not_applied_is_applied(
     spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killable = Killable(spark, target, using)
-    killable.killed_batch(monkeypatch, before="apply_multiset")
+    killable.killed_batch(monkeypatch, before=(apply, "apply_multiset"))
     killable.commit_others(2)
     killable.batch()
     assert killable.rows == Counter({("a",): 3, ("b",): 1})
@@ -223,12 +225,12 @@ def test_a_batch_that_two_drivers_apply_at_once_is_an_error(
     """The first paused between its note about the batch and its MERGE."""
     killable = Killable(spark, target, "iceberg")
 
-    def late(*given: Any, **how: Any) -> None:
-        monkeypatch.setattr(apply, "announce", announce)
-        announce(*given, **how)
+    def late(table: LakeTable, mark: str) -> AbstractContextManager[None]:
+        monkeypatch.setattr(positions, "marking", marking)
         killable.batch()
+        return marking(table, mark)
 
-    monkeypatch.setattr(apply, "announce", late)
+    monkeypatch.setattr(positions, "marking", late)
     with pytest.raises(
         SetupError, match=r"another mirror writes to .*, or rows without a key be added or deleted twice: end"
     ):
@@ -241,14 +243,16 @@ def test_of_two_drivers_that_announce_a_batch_at_once_the_first_writes_nothing(
 ) -> None:
     """Only the second's announcement stays."""
     killable = Killable(spark, target, using)
-    keep = positions._keep
+    keep = Positions._keep
 
-    def overwritten(table: LakeTable, ours: positions.Positions, *more: Any) -> None:
-        monkeypatch.setattr(positions, "_keep", keep)
-        keep(table, ours, *more)
-        keep(table, replace(ours, writer="another"), *more)
+    def overwritten(ours: Positions, **more: Any) -> None:
+        monkeypatch.setattr(Positions, "_keep", keep)
+        keep(ours, **more)
+        theirs = copy(ours)
+        theirs._writer = "another"
+        keep(theirs, **more)
 
-    monkeypatch.setattr(positions, "_keep", overwritten)
+    monkeypatch.setattr(Positions, "_keep", overwritten)
     with pytest.raises(PgrelayError, match=r"another mirror writes to .*: end one of the two"):
         killable.batch()
     assert killable.rows == Counter({("a",): 5})

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
-from pgrelay.spark.lake.positions import SUFFIX, read_positions
+from pgrelay.spark.lake.positions import SUFFIX, Positions
 from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
@@ -101,7 +101,7 @@ def test_a_table_with_a_key_survives_every_kill(spark: SparkSession, cuts: Cuts,
         )
     )
     assert mirrored.found("id", "big", "__commit_lsn", "__seq") == Counter([(1, "new", 20, 3)])
-    assert read_positions(mirrored.table, known).applied == {0: (20, 3)}
+    assert Positions.read(mirrored.table, known).applied.by_partition == {0: (20, 3)}
     assert mirrored.rejected() == Counter([(4,)])
     assert {each.split()[0] for each in cuts.behind} >= {"CREATE", "overwrite", "MERGE", "ALTER"}
 
@@ -134,7 +134,7 @@ def test_columns_that_change_twice_in_a_batch_survive_every_kill(
     expected = [(1, "x", 1, None), (4, "x", 2**40, "e"), (5, "x", 5, None), (6, "moved", 6, None)]
     assert mirrored.found() == Counter(expected)
     assert mirrored.rejected() == Counter([(10,)])
-    assert read_positions(mirrored.table, known).applied == {0: (211, 0)}
+    assert Positions.read(mirrored.table, known).applied.by_partition == {0: (211, 0)}
     assert any("COLUMN" in each for each in cuts.behind)
 
 
@@ -165,7 +165,7 @@ def test_whole_rows_of_a_table_that_gets_a_key_survive_every_kill(
         )
     )
     assert mirrored.found() == Counter([("a", 1)])
-    assert read_positions(mirrored.table, known).applied == {0: (110, 0)}
+    assert Positions.read(mirrored.table, known).applied.by_partition == {0: (110, 0)}
 
 
 def test_an_append_only_table_survives_every_kill(spark: SparkSession, cuts: Cuts, target: str) -> None:
@@ -180,7 +180,7 @@ def test_an_append_only_table_survives_every_kill(spark: SparkSession, cuts: Cut
         mirrored.batch(known, change("c", 30, 0, after=a), change("t", 30, 1), change("c", 30, 2, after=a))
     )
     assert mirrored.found("name", "__commit_lsn", "__seq") == Counter([("a", 30, 2)])
-    assert read_positions(mirrored.table, known).truncated == (30, 1)
+    assert Positions.read(mirrored.table, known).applied.truncated == (30, 1)
 
 
 def test_history_survives_every_kill(spark: SparkSession, cuts: Cuts, target: str) -> None:

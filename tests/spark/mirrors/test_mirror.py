@@ -14,6 +14,7 @@ from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
 from pgrelay.spark.schemas.columns import Column
@@ -107,7 +108,9 @@ def test_leaving_out_a_topic_that_was_read_is_refused(
         handmade.mirror({"a": targets["a"]})
     handmade.mirror({"a": targets["a"]}, options={"failOnDataLoss": "false"})
     # Only once: the checkpoint has lost it then. Option values need not be text, as in Spark.
-    refuse_left_out(Checkpoint(spark, f"{tmp_path}/checkpoint"), [handmade.topic("a")], {"n": 1})  # type: ignore[dict-item]
+    checkpoint = Checkpoint(spark, f"{tmp_path}/checkpoint")
+    source = QuerySource(spark, handmade.bootstrap, {"n": 1}, checkpoint)  # type: ignore[dict-item]
+    refuse_left_out(source, [handmade.topic("a")])
 
 
 def test_topics_whose_names_contain_the_topics_name_are_not_read(
@@ -167,12 +170,14 @@ def test_an_invalid_table_name_is_refused(spark: SparkSession, name: str) -> Non
         lake_table(spark, name, "delta")
 
 
-def test_a_start_without_brokers_is_a_warning(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_without_brokers_is_a_warning(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Spark's own client says nothing for minutes."""
     at_once = {"default.api.timeout.ms": "1000", "request.timeout.ms": "1000"}
     monkeypatch.setattr("pgrelay.spark.mirrors.kafka_offsets.BRIEFLY", at_once)
     with capture_logs() as logs:
-        warn_of_topics(spark, "127.0.0.1:1", ["p.a"], None)
+        warn_of_topics(QuerySource(spark, "127.0.0.1:1", None, Checkpoint(spark, tmp_path)), ["p.a"])
     [told] = [each for each in logs if each["log_level"] == "warning"]
     assert told["event"] == "no broker answers; the mirror waits some minutes for one"
     assert told["servers"] == "127.0.0.1:1"

@@ -10,7 +10,6 @@ from pyspark.sql.types import LongType, StructType
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake.commits import marking
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.evolution import CURE, UNTOLD, as_of, demand, evolve
 from pgrelay.spark.lake.latest import (
@@ -37,19 +36,7 @@ from pgrelay.spark.lake.merge import (
     missing_rows,
     refuse_missing,
 )
-from pgrelay.spark.lake.positions import (
-    Positions,
-    announce,
-    birth_properties,
-    drop_call,
-    expect_replacement,
-    forget_earlier,
-    mark_of,
-    read_positions,
-    refuse_other_writer,
-    tell_cluster,
-    write_positions,
-)
+from pgrelay.spark.lake.positions import Positions, drop_call
 from pgrelay.spark.lake.rejects import PLACE, set_aside
 from pgrelay.spark.lake.summary import Summary, summarize
 from pgrelay.spark.lake.tables import TAKEN, LakeTable, Using, lake_table
@@ -139,7 +126,7 @@ class Target:
         rejects: LakeTable | None = None,
     ) -> None:
         self.table = table
-        self.positions: Positions = read_positions(table, schema)
+        self.positions = Positions.read(table, schema)
         self.on_missing = on_missing
         self.rejects = rejects
         self._is_ours = False  # a mirror's if this is one, a history's if this is that
@@ -156,26 +143,21 @@ class Target:
         """Apply a batch, and remember its positions."""
         # Persist before the filter: Spark would push its condition into the parse, and so parse twice.
         kept = batch.select("*").persist()
-        changes = kept.where(self.positions.is_new(truncated=self.keeps_truncated))
+        changes = kept.where(self.positions.applied.is_new(truncated=self.keeps_truncated))
         try:
             summary = summarize(changes, schema)
             self._refuse_strangers(summary, schema)
-            self._prepare(schema, writes=bool(summary.highest))
+            writes = bool(summary.leads_to.by_partition)
+            self._prepare(schema, writes=writes)
             self._refuse_corrupt(changes, summary, schema)
-            if summary.highest:
+            if writes:
                 self._refuse_doubt(changes, schema)
                 # As late as possible, since checking a large batch takes a while.
-                refuse_other_writer(self.table, self.positions)
+                self.positions.refuse_other_writer()
                 self.write(self._sound(changes, summary, schema), summary, schema)
         finally:
             kept.unpersist()
-        for partition, position in summary.highest.items():
-            self.positions.advance(partition, position)
-        if summary.truncated is not None:
-            self.positions.truncate(summary.truncated)
-        # A commit that was in doubt must not be so again when the log no longer has it.
-        if summary.highest or self.positions.unkept:
-            write_positions(self.table, self.positions)
+        self.positions.write(summary.leads_to)
 
     def _prepare(self, schema: TableSchema, *, writes: bool) -> None:
         """Make the table what the schema says. Unless the batch `writes`, it may be between two versions."""
@@ -185,28 +167,24 @@ class Target:
         for name in columns:
             if name.lower() in taken:
                 raise SetupError(f"{schema.topic}: pgrelay adds a column named {name!r} itself: rename it")
-        since, position = self.positions.schema_position, schema.latest.position
+        since = self.positions.schema_position
         # Even if nothing is new: the query's checkpoint would pass records that this target does not keep.
         if since is not None and not self._is_ours:
             self._refuse_other_kind(schema)
-            self._is_ours = True
-        if since is None or position > since:
-            refuse_other_writer(self.table, self.positions)
+        self._is_ours = True
         if since is None:
-            forget_earlier(self.table, self.positions)
-            self.table.create(self.table_type(schema), birth_properties(schema))
-            self._is_ours = True
-        elif position > since:
+            self.positions.create_target(self.table_type(schema), schema)
+        elif schema.latest.position > since:
+            self.positions.refuse_other_writer()
             self._follow(schema)
-            self.table.set_properties(birth_properties(schema))
+            self.positions.note_schema(schema)
         elif not writes:
             # The mirror was killed while the table followed the next version: nothing is new of this one.
             return
         elif self._demanded != schema.columns:
             demand(self.table, schema)
-        tell_cluster(self.table, self.positions)
+        self.positions.note_cluster()
         self._demanded = schema.columns
-        self.positions.schema_position = max(since or position, position)
 
     def _refuse_other_kind(self, schema: TableSchema) -> None:
         """Raise SetupError if the target is a history and this is a mirror, or the reverse."""
@@ -227,8 +205,7 @@ class Target:
             if not self.table.is_empty():
                 raise
             # Without rows, no value can be lost.
-            expect_replacement(self.table, self.positions)
-            self.table.replace(self.table_type(schema), birth_properties(schema))
+            self.positions.replace_target(self.table_type(schema), schema)
 
     def live_rows(self) -> DataFrame:
         """The rows that changes are merged into."""
@@ -299,10 +276,10 @@ class Target:
 
     def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         """Write a batch's new and sound changes."""
-        truncated = summary.truncated
+        truncated = summary.leads_to.truncated
         if truncated is not None:
             changes = changes.where(after(truncated))
-            if max(summary.highest.values()) == truncated:
+            if max(summary.leads_to.by_partition.values()) == truncated:
                 delete_older(self.table, truncated)
                 return
             # Later changes go into the commit that empties the table: all may be one transaction.
@@ -310,9 +287,7 @@ class Target:
         if schema.key:
             self._write_by_key(changes, summary, schema)
         elif schema.latest.replica_identity == "full" or (summary.replaced and schema.was_full):
-            mark = mark_of(schema.topic, summary.highest, truncated)
-            announce(self.table, self.positions, mark)
-            with marking(self.table, mark):
+            with self.positions.announced(summary.leads_to):
                 self._write_whole_rows(changes, schema, truncated)
         else:
             append_once(self.table, changes, schema, since=summary.lowest, truncated=truncated)
@@ -331,12 +306,12 @@ class Target:
         if summary.lacking and self.on_missing == "fail":
             refuse_lost(changes, schema, moved=summary.moved)
         rows = latest_rows(changes, schema, unchanged=summary.unchanged, moved=summary.moved)
-        first = not self.positions.applied and not summary.unchanged
+        first = not self.positions.applied.by_partition and not summary.unchanged
         if first and self.table.is_empty():
             append_rows(self.table, rows, schema)
             return
         strict = summary.unchanged and self.on_missing == "fail"
-        truncated = summary.truncated
+        truncated = summary.leads_to.truncated
         try:
             merge_rows(
                 self.table, rows, schema, missing=summary.unchanged, strict=strict, truncated=truncated
@@ -349,7 +324,7 @@ class Target:
         self, rows: DataFrame, changes: DataFrame, summary: Summary, schema: TableSchema
     ) -> DataFrame:
         """The rows except those that lack a value, which are refused, or set aside in `rejects`."""
-        missing = missing_rows(self.table, rows, schema, summary.truncated)
+        missing = missing_rows(self.table, rows, schema, summary.leads_to.truncated)
         if self.rejects is None:
             refuse_missing(self.table, missing, schema)
             return rows

@@ -1,22 +1,22 @@
 """What has to be known about a batch before it is applied, found in one pass over it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pgrelay.spark.lake.applied import Applied
 from pgrelay.spark.lake.latest import key_moved, key_untold
 from pgrelay.spark.lake.lost_values import lacks
-from pgrelay.spark.schemas.schema import Position, TableSchema
+from pgrelay.spark.schemas.schema import TableSchema
 
 
 @dataclass
 class Summary:
     """Facts about a batch's changes of one table. `corrupt` and `untold` are each the first such record."""
 
-    highest: dict[int, Position] = field(default_factory=dict)  # by partition
+    leads_to: Applied  # what is applied of these partitions once the batch is
     lowest: int | None = None  # commit LSN
-    truncated: Position | None = None
     unchanged: bool = False
     moved: bool = False
     corrupt: tuple[int, int, str] | None = None  # partition, offset, reason
@@ -46,15 +46,15 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
         )
         .collect()
     )
-    summary = Summary()
+    summary = Summary(Applied(schema.topic))
     for row in rows:
         if row["topic"] != schema.topic:
             summary.foreign = row["topic"]
         if row["highest"] is not None:
-            summary.highest[row["partition"]] = tuple(row["highest"])
+            summary.leads_to.advance(row["partition"], tuple(row["highest"]))
             summary.lowest = row["lowest"] if summary.lowest is None else min(row["lowest"], summary.lowest)
         if row["truncated"] is not None:
-            summary.truncated = max(summary.truncated or (0, 0), tuple(row["truncated"]))
+            summary.leads_to.truncate(tuple(row["truncated"]))
         summary.unchanged |= row["unchanged"]
         summary.moved |= bool(row["moved"])
         summary.lacking |= bool(row["lacking"])

@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from pgrelay.errors import GapError, SetupError
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.apply import OnMissing, Target, refuse_other_choice
-from pgrelay.spark.lake.positions import dropped
 from pgrelay.spark.lake.tables import TAKEN, Using, lake_table
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
@@ -176,7 +175,7 @@ class Batches:
         with told_of(f"{topic} to {self._writing.tables[topic]}"):
             target = self.target(records.sparkSession, schema)
             self._applied.add(topic)
-            if is_empty and target.positions.schema_position is not None:
+            if is_empty and target.positions.has_target:
                 return
             since = target.since(schema)
             if schema.latest.position <= since:
@@ -202,17 +201,17 @@ class Batches:
         try:
             target.apply(changes, schema)
         except (Py4JJavaError, CapturedException) as error:
-            if target.positions.schema_position is None or target.table.exists():
+            if not target.positions.has_target or target.table.exists():
                 raise
-            raise dropped(target.table, target.positions) from error
+            raise target.positions.dropped() from error
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
         """The target of a schema's topic, with its positions."""
         target = self._targets.get(schema.topic)
         if target is None or target.positions.systemid != schema.systemid:
             target = self._writing.target(spark, schema)
-            if target.positions.schema_position is None and schema.topic in self._filled | self._applied:
-                raise dropped(target.table, target.positions)
+            if not target.positions.has_target and schema.topic in self._filled | self._applied:
+                raise target.positions.dropped()
             self._refuse_two_clusters(target, schema)
             self._targets[schema.topic] = target
         return target
@@ -220,7 +219,7 @@ class Batches:
     def _refuse_two_clusters(self, target: Target, schema: TableSchema) -> None:
         """Raise GapError if a new target would take in the rows of two clusters."""
         clusters = self._schemas.clusters(schema.topic)
-        if target.positions.schema_position is not None or len(clusters) < 2:
+        if target.positions.has_target or len(clusters) < 2:
             return
         if not self._reading.begins_behind(schema.topic):
             raise GapError(

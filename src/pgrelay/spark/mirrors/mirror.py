@@ -27,6 +27,7 @@ from pgrelay.spark.mirrors.taken_records import refuse_taken, warn_of_taken
 from pgrelay.spark.mirrors.topic_ids import Apply, TopicIds
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
 from pgrelay.spark.mirrors.under_way import under_way
+from pgrelay.spark.mirrors.whole_tables import refuse_to_be_left
 from pgrelay.spark.mirrors.whole_transactions import WholeTransactions
 from pgrelay.spark.records.changes import refuse_other_placeholder
 from pgrelay.spark.schemas.registry import Registry
@@ -208,21 +209,21 @@ def _query(
     if query_name is not None and (not isinstance(query_name, str) or not query_name):
         raise SetupError(f"query_name={query_name!r}: write a name")
     spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
-    tables = writing.tables
+    tables, using = writing.tables, writing.using
     schemas = SchemaTopic(servers, prefix, options)
-    filled = filled_topics(spark, checkpoint, schemas, tables, writing.using)
-    whole = WholeTransactions(prefix, schemas, reading, writing, source, filled=filled)
+    filled = filled_topics(source, schemas, tables, using)
     if whole_transactions:
+        whole = WholeTransactions(prefix, schemas, reading, writing, source, filled=filled)
         apply, topics = whole.apply, [*tables, whole.topic]
     else:
-        whole.refuse_to_be_left()
+        refuse_to_be_left(source, prefix, tables, using)
         apply, topics = Batches(schemas, reading, writing, filled=filled).apply, [*tables]
-    refuse_left_out(checkpoint, topics, options)
+    refuse_left_out(source, topics)
     ids = TopicIds(source, topics)
     ids.refuse_lost()
     refuse_taken(source, topics)
     warn_of_taken(source, tables)
-    warn_of_topics(spark, servers, tables, options)
+    warn_of_topics(source, tables)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
     writer = stream.writeStream.foreachBatch(_watched(checkpoint, ids.checking(apply)))
     writer = writer.option("checkpointLocation", checkpoint.location)

@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping
 
-from pyspark.sql import SparkSession
-
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
-from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
 
 def filled_topics(
-    spark: SparkSession, checkpoint: Checkpoint, schemas: SchemaTopic, tables: Mapping[str, str], using: Using
+    source: QuerySource, schemas: SchemaTopic, tables: Mapping[str, str], using: Using
 ) -> frozenset[str]:
     """The topics whose rows a query has read. `tables` names a target for each topic.
 
     Raises SetupError if one of their targets does not exist: it would be created without those rows.
     """
+    spark, checkpoint = source.session, source.checkpoint
     filled = set[str]()
     for topic in sorted(checkpoint.taken_so_far() & tables.keys()):
         table = lake_table(spark, tables[topic], using)

@@ -1,11 +1,11 @@
 """Topics that a query was reading, and no longer reads."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.kafka import allows_loss
-from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.mirrors.query import QuerySource
 
 # How to allow a known loss.
 FOR_ONCE: Final = (
@@ -14,13 +14,14 @@ FOR_ONCE: Final = (
 )
 
 
-def refuse_left_out(checkpoint: Checkpoint, topics: Iterable[str], options: Mapping[str, str] | None) -> None:
+def refuse_left_out(source: QuerySource, topics: Iterable[str]) -> None:
     """Raise SetupError if the checkpoint has topics that are not among these, unless `options` allow it.
 
     Spark would end the query with an error about lost data, and advise a setting that hides all losses.
     """
+    checkpoint = source.checkpoint
     planned = checkpoint.last_planned()
-    if planned is None or allows_loss(options):
+    if planned is None or allows_loss(source.options):
         return
     left = sorted(checkpoint.ends(planned).keys() - set(topics))
     if left:

@@ -1,6 +1,6 @@
 """What a mirror warns of at its start: topics that don't exist, and topics whose deletes Kafka removes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -9,13 +9,12 @@ from pyspark.sql import SparkSession
 
 from pgrelay.spark.failures import reason
 from pgrelay.spark.mirrors.kafka_offsets import admin, client_options
+from pgrelay.spark.mirrors.query import QuerySource
 
 _log = structlog.get_logger(__name__)
 
 
-def warn_of_topics(
-    spark: SparkSession, servers: str, topics: Iterable[str], options: Mapping[str, str] | None
-) -> None:
+def warn_of_topics(source: QuerySource, topics: Iterable[str]) -> None:
     """Log a warning for each topic that does not exist: the mirror waits for it, but it may be mistyped.
 
     And for each that is compacted: a mirror that is away for long misses deletes. That check needs the right
@@ -23,8 +22,8 @@ def warn_of_topics(
     client refuses its settings.
     """
     try:
-        with admin(spark, client_options(servers, options)) as client:
-            known = _known(client, servers)
+        with admin(source.session, client_options(source.servers, source.options)) as client:
+            known = _known(client, source.servers)
             if known is None:
                 return
             there = set(topics) & known
@@ -34,7 +33,7 @@ def warn_of_topics(
                     topic=topic,
                     cure="the relay creates it with the table's first row; if there was one, check the name",
                 )
-            compacted = _compacted(spark, client, sorted(there))
+            compacted = _compacted(source.session, client, sorted(there))
     except Py4JError as error:
         _log.debug("the topics' configuration can't be read", reason=reason(error))
         return

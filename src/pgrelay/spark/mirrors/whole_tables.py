@@ -22,7 +22,8 @@ from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import reason
 from pgrelay.spark.lake.own_tables import OwnTable
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
-from pgrelay.spark.mirrors.transactions import POSITIONED
+from pgrelay.spark.mirrors.query import QuerySource
+from pgrelay.spark.mirrors.transactions import POSITIONED, transaction_topic
 
 _log = structlog.get_logger(__name__)
 
@@ -78,7 +79,8 @@ class WholeTables:
     Only one query writes them, so the first table's properties are read once.
     """
 
-    def __init__(self, position: OwnTable, held: OwnTable, prefix: str) -> None:
+    def __init__(self, query: str, position: OwnTable, held: OwnTable, prefix: str) -> None:
+        self.query = query  # its id
         self._position = position
         self._held = held
         self._prefix = prefix
@@ -100,7 +102,7 @@ class WholeTables:
 
         there = (space for space in dict.fromkeys(spaces) if table(space, "position").exists())
         space = next(there, spaces[0])
-        return cls(table(space, "position"), table(space, "held"), prefix)
+        return cls(query, table(space, "position"), table(space, "held"), prefix)
 
     def begin(self, topics: Iterable[str], batch: int) -> None:
         """Create the tables. Raises SetupError if one is gone, and with it the rows held back."""
@@ -113,8 +115,8 @@ class WholeTables:
             self._position.create(_NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
         self._told = self._position.properties()
 
-    def refuse_to_be_left(self) -> None:
-        """Raise SetupError if rows wait, which a mirror without whole transactions would never apply."""
+    def refuse_waiting(self) -> None:
+        """Raise SetupError if rows are held back."""
         if not self._position.exists():
             return
         _require(self._held)
@@ -206,6 +208,14 @@ class WholeTables:
             self._held.remove_old_files()
         except (PySparkException, Py4JJavaError) as error:
             _log.warning("old files stay", table=self._held.name, reason=reason(error))
+
+
+def refuse_to_be_left(source: QuerySource, prefix: str, tables: Mapping[str, str], using: Using) -> None:
+    """Raise SetupError if rows wait for whole transactions, which a mirror without them would never apply."""
+    checkpoint = source.checkpoint
+    planned = checkpoint.last_planned()
+    if planned is not None and transaction_topic(prefix) in checkpoint.ends(planned):
+        WholeTables.of(source.session, prefix, checkpoint.query_id(), tables, using).refuse_waiting()
 
 
 def _require(own: OwnTable) -> None:

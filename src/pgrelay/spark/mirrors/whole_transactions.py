@@ -115,7 +115,6 @@ class WholeTransactions:
         self._reading = reading
         self._writing = writing
         self._source = source
-        self._query = ""
         self._own: WholeTables | None = None  # from the first batch on
         self._added_topics = AddedTopics(source, writing.tables)
         self._lacking = Standstill()
@@ -128,20 +127,11 @@ class WholeTransactions:
         with told_of(f"whole transactions by {self.topic}"):
             self._apply(batch, number)
 
-    def refuse_to_be_left(self) -> None:
-        """Raise SetupError if rows wait in the checkpoint's table, which only this mode would apply."""
-        planned = self._source.checkpoint.last_planned()
-        if planned is not None and self.topic in self._source.checkpoint.ends(planned):
-            self._tables(self._source.session).refuse_to_be_left()
-
     def _apply(self, records: DataFrame, number: int) -> None:
         spark = records.sparkSession
         schemas = self._batches.schemas(spark)
         again = self._own is None  # only the first batch of a run may be a repetition
-        own = self._own or self._tables(spark)
-        if again:
-            own.begin(self._writing.tables, number)
-            self._own = own
+        own = self._own = self._own or self._begun(spark, number)
         since = own.until
         values = records.where(F.col("value").isNotNull())
         new = with_positions(values, self._reading.registry, self.topic).persist()
@@ -160,7 +150,7 @@ class WholeTransactions:
             if number % _REMOVE_EVERY == _REMOVE_EVERY - 1:
                 own.remove_old_files()
             self._tell(found, rest, moved=found.until > since)
-            holds(self._source.session, self._query, rest.oldest_s)
+            holds(self._source.session, own.query, rest.oldest_s)
             self._held = None if found.waiting else rest
         finally:
             new.unpersist()
@@ -181,10 +171,12 @@ class WholeTransactions:
         finally:
             pending.unpersist()
 
-    def _tables(self, spark: SparkSession) -> WholeTables:
-        self._query = self._source.checkpoint.query_id()
-        writing = self._writing
-        return WholeTables.of(spark, self._prefix, self._query, writing.tables, writing.using)
+    def _begun(self, spark: SparkSession, number: int) -> WholeTables:
+        """The query's own tables, which its first batch creates."""
+        tables, using = self._writing.tables, self._writing.using
+        own = WholeTables.of(spark, self._prefix, self._source.checkpoint.query_id(), tables, using)
+        own.begin(tables, number)
+        return own
 
     def _reach(self, batch: _Batch, pending: DataFrame, since: int) -> Reach:
         tables = {f"{schema.schema}.{schema.table}": topic for topic, schema in batch.schemas.items()}
@@ -269,7 +261,7 @@ class WholeTransactions:
         """Whether all targets are equal to Postgres at a commit."""
         # The targets of a query with a new checkpoint may be ahead of it.
         targets = (self._batches.target(batch.session, schema) for schema in batch.schemas.values())
-        ahead = any(lsn > until for target in targets for lsn, _ in target.positions.applied.values())
+        ahead = any(target.positions.applied.highest_lsn > until for target in targets)
         return self._added_topics.caught_up(batch.own, batch.number, batch.schemas) and not ahead
 
     def _tell(self, found: Reach, rest: Rest, *, moved: bool) -> None:
