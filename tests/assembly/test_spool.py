@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgrelay.assembly.spool import CHUNK_SIZE, FrameBuffer, Spool, read_chunks
+from pgrelay.assembly.spool import CHUNK_SIZE, FrameBuffer, Spool, read_chunks, spool_error
 from pgrelay.errors import SetupError, SpoolError, Verdict, verdict
 
 FRAMES = [b"one", b"", b"three" * 100]
@@ -366,3 +366,8 @@ def files_of_at_most(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_lack_of_descriptors_is_not_blamed_on_the_disk() -> None:
+    error = spool_error(Path("700.spool"), OSError(errno.EMFILE, "Too many open files"))
+    assert str(error) == "700.spool: Too many open files; raise the limit of open files (ulimit -n)"

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
+from pgrelay.errors import KafkaUnavailable, SourceUnavailable
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import SlotWal
 from pgrelay.relay.observer import Observer
@@ -117,3 +118,55 @@ def test_an_answer_of_kafka_does_not_end_the_stall_of_a_full_spool(
     session.acknowledge()
     watch(observer, session, clock, 1)
     assert not health.ready
+
+
+def test_sessions_that_end_soon_one_after_the_other_are_no_stream(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    """As when Kafka refuses the first record of each: what ended them still holds."""
+    for number in range(4):
+        session = FakeSession()
+        observer.begins(session)
+        assert observer.trying == (number >= 2)
+        watch(observer, session, clock, 2)
+        assert health.ready == (number < 2)
+        observer.ended(session, KafkaUnavailable("our clock differs"))
+        health.waiting("our clock differs")
+    session = FakeSession()
+    observer.begins(session)
+    with capture_logs() as logs:
+        watch(observer, session, clock, 9)
+        assert health.reason == "our clock differs"
+        watch(observer, session, clock, 1)
+    assert health.ready
+    assert [event["event"] for event in logs] == ["streaming again"]
+    assert not observer.trying
+
+
+def test_a_session_that_gets_further_streams_again_at_once(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    for _ in range(2):
+        session = FakeSession()
+        observer.begins(session)
+        observer.ended(session, KafkaUnavailable("our clock differs"))
+    session = FakeSession()
+    observer.begins(session)
+    watch(observer, session, clock, 1)
+    assert not health.ready
+    session.ledger.seen(40)
+    session.ledger.reached(40)
+    session.ledger.advance()
+    watch(observer, session, clock, 1)
+    assert health.ready
+
+
+def test_a_session_that_has_lasted_may_end_without_doubt_about_the_next(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    for _ in range(3):
+        session = FakeSession()
+        observer.begins(session)
+        watch(observer, session, clock, 60)
+        observer.ended(session, SourceUnavailable("Postgres cut the connection"))
+        assert health.ready

@@ -47,6 +47,7 @@ _NEVER_OURS: Final = frozenset(
 )
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def base_directory(configured: Path | None) -> Path:
@@ -338,7 +339,8 @@ def _split(chunk: bytes) -> list[bytes]:
 
 
 def spool_error(path: Path, error: OSError) -> SpoolError:
+    what = f"{path}: {error.strerror or error}"
+    if error.errno in _NO_DESCRIPTOR:
+        return SpoolError(f"{what}; raise the limit of open files (ulimit -n)")
     cure = "free space there" if error.errno in _NO_ROOM else "check that disk"
-    return SpoolError(
-        f"{path}: {error.strerror or error}; {cure}, or set transactions.spool_dir to another disk"
-    )
+    return SpoolError(f"{what}; {cure}, or set transactions.spool_dir to another disk")

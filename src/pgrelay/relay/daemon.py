@@ -236,6 +236,7 @@ class Daemon:
             failure = await self._run(session)
             if isinstance(failure, SpoolError):
                 self._observer.spool_failed(session)
+            self._observer.ended(session, failure)
             self._was_careful, self._read_lsn = session.careful, session.ledger.server_lsn
             if failure is not None:
                 raise failure

@@ -16,6 +16,10 @@ _log = structlog.get_logger(__name__)
 
 _PUBLISH_EVERY_S: Final = 0.25
 
+# Sessions that end within this time, no further than they began, one after the other: nothing flows.
+_SETTLED_S: Final = 10.0
+_LOOP: Final = 2
+
 _LETTERS_CURE: Final = "read the dead letters' topic: headers name LSN, column and error"
 
 
@@ -50,6 +54,9 @@ class Observer:
         self._wal_end = 0
         self._recovering = False
         self._spool_failed_at: _Progress | None = None
+        self._began_at, self._began_lsn = 0.0, 0
+        # How many sessions have ended soon, and what ended the last of them.
+        self._soon, self._reason = 0, ""
 
     def asked(self, wal: SlotWal) -> None:
         """Publish what the server says about the slot, before a session that may never begin."""
@@ -70,20 +77,40 @@ class Observer:
         """Until a session gets past this point, each is only another try, and nothing flows."""
         self._spool_failed_at = _Progress.of(session)
 
+    @property
+    def trying(self) -> bool:
+        """The last sessions got nowhere: until one does, what ended them still holds, and nothing flows."""
+        return self.spool_failing or self._soon >= _LOOP
+
     def begins(self, session: Session) -> None:
         """The stream flows from now on, or once it is known what was delivered."""
+        self._began_at, self._began_lsn = time.monotonic(), session.ledger.flush_lsn
         self._recovering = session.guarantee.recovering
         self._stalls.begins(answered=False)
-        if self._recovering and not self.spool_failing:
+        if self._recovering and not self.trying:
             self._health.waiting("learning from Kafka what was delivered")
         else:
             self._show()
+
+    def ended(self, session: Session, failure: Exception | None) -> None:
+        """A session has ended: by `failure`, or because it was asked to."""
+        if failure is None or self._settled(session):
+            self._soon = 0
+        else:
+            self._soon, self._reason = self._soon + 1, str(failure)
+
+    def _settled(self, session: Session) -> bool:
+        """Whether a session has got further, or lasts."""
+        further = session.ledger.flush_lsn > self._began_lsn
+        return further or time.monotonic() - self._began_at >= _SETTLED_S
 
     def _show(self) -> None:
         if self.spool_failing:
             # The reported reason still holds: this is one more try.
             return
-        if self._stalls.shown is not None:
+        if self.trying:
+            self._health.waiting(self._reason)
+        elif self._stalls.shown is not None:
             self._health.waiting(self._stalls.shown)  # a new stream from Postgres is no acknowledgement
         else:
             self._health.streaming()
@@ -99,7 +126,11 @@ class Observer:
         if now >= self._publish_at:
             self._publish_at = now + _PUBLISH_EVERY_S
             self.publish(session)
-            self._stalls.watch(session, now, may_end=not self._recovering and not self.spool_failing)
+            if self._soon >= _LOOP and self._settled(session):
+                self._soon = 0
+                self._show()
+                _log.info("streaming again")
+            self._stalls.watch(session, now, may_end=not self._recovering and not self.trying)
             tables = session.server_poll.published
             if tables is not None and self._changes.tell(tables):
                 self._metrics.set_published_tables(len(tables.names))

@@ -102,7 +102,7 @@ class Starts:
         self.resume_point.started(server.system, slot, source.walsender_pid, server.standby)
         self._tell_two_phase(slot)
         session = await self._make_session(server, source, self._sink, slot, delivered)
-        if not self._observer.spool_failing:
+        if not self._observer.trying:
             start = format_lsn(self.resume_point.flush_lsn)
             _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
         return session
