@@ -11,7 +11,7 @@ UNLIMITED = 1 << 40
 
 
 @dataclass
-class Delivered:
+class Position:
     """A transaction as it came out: its frames, those that describe relations apart."""
 
     begin: TransactionBegin
@@ -49,15 +49,15 @@ def events(
     return [event for batch in batches(assembler, frames, slice_size, rolled_back) for event in batch]
 
 
-def transactions(events: list[Event]) -> list[Delivered]:
+def transactions(events: list[Event]) -> list[Position]:
     """The transactions among the events, without the relations in and around them."""
-    delivered: list[Delivered] = []
+    delivered: list[Position] = []
     inside = False
     for event in events:
         if isinstance(event, TransactionBegin):
             assert not inside, "a transaction began inside another"
             inside = True
-            delivered.append(Delivered(event))
+            delivered.append(Position(event))
         elif isinstance(event, TransactionEnd):
             assert inside, "a transaction ended that never began"
             inside = False

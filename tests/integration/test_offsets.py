@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 from pgrelay.config import SinkConfig
 from pgrelay.errors import PositionError
-from pgrelay.kafka.offsets import Delivered, Identity, Offsets
+from pgrelay.kafka.offsets import Identity, Offsets, Position
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic
 
@@ -38,7 +38,7 @@ async def test_members_added_by_a_later_version_are_ignored(kafka: KafkaServer, 
     key = packed({**OURS, "region": "north"})
     write(kafka, offsets, packed(OURS), packed({**POSITION, "lsn": 1}))
     write(kafka, offsets, key, packed({**POSITION, "shard": 3}))
-    assert await offsets.read() == Delivered(256, timeline=1)
+    assert await offsets.read() == Position(256, timeline=1)
     assert [record[1] for record in await offsets.forgetting()] == [packed(OURS), key]
 
 
@@ -48,12 +48,12 @@ async def test_a_position_never_goes_back(kafka: KafkaServer, offsets: Offsets) 
     write(kafka, offsets, key, packed({**POSITION, "commit_lsn": 300, "seq": 7}))
     write(kafka, offsets, key, packed({**POSITION, "lsn": 255}))
     write(kafka, offsets, key, packed({**POSITION, "commit_lsn": 300, "seq": 6}))
-    assert await offsets.read() == Delivered(256, 300, 7, timeline=1)
+    assert await offsets.read() == Position(256, 300, 7, timeline=1)
     write(kafka, offsets, key, packed({**POSITION, "lsn": 257, "timeline": 2}))
-    assert await offsets.read() == Delivered(257, timeline=2)
+    assert await offsets.read() == Position(257, timeline=2)
     write(kafka, offsets, key, None)
     write(kafka, offsets, key, packed({**POSITION, "lsn": 1}))
-    assert await offsets.read() == Delivered(1, timeline=1)
+    assert await offsets.read() == Position(1, timeline=1)
 
 
 @pytest.mark.parametrize(

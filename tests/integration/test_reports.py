@@ -11,7 +11,7 @@ from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import close_clients
-from pgrelay.kafka.offsets import Delivered, Identity, Offsets
+from pgrelay.kafka.offsets import Identity, Offsets, Position
 from pgrelay.kafka.reports import take_reports
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight
@@ -110,6 +110,6 @@ async def test_a_sink_that_is_fenced_at_its_commit_leaves_nothing_behind(
     before = producers()
     sink = await fenced_sink(kafka, topic)
     with pytest.raises(KafkaUnavailable, match=FENCED) as raised:
-        await sink.commit(Delivered(10))
+        await sink.commit(Position(10))
     await sink.close(raised.value)
     assert producers() == before

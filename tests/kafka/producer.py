@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from pgrelay.encode.records import Headers
-from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.offsets import Position
 
 TAKEN: Final = b"taken"
 # The broker refuses such a record at once, and the producer takes none of the other kind.
@@ -54,9 +54,9 @@ class FakeProducer:
         return cast(Producer, self), cast(AdminClient, None)
 
     @property
-    def positions(self) -> list[Delivered]:
+    def positions(self) -> list[Position]:
         """The position of each committed transaction."""
-        return [Delivered(**json.loads(records[-1].value() or b"")) for records in self.committed]
+        return [Position(**json.loads(records[-1].value() or b"")) for records in self.committed]
 
     # --- What the broker does
 

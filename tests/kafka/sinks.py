@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import BY_KEY, Record
-from pgrelay.kafka.offsets import Delivered, Identity, Offsets
+from pgrelay.kafka.offsets import Identity, Offsets, Position
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight
@@ -24,13 +24,13 @@ OFFSETS: Final = Offsets(CONFIG, "app.offsets", Identity("7", "db", "s"))
 class FakeOffsets(Offsets):
     """Has what was delivered, and can be read once `readable` is set."""
 
-    def __init__(self, delivered: Delivered | None = None) -> None:
+    def __init__(self, delivered: Position | None = None) -> None:
         super().__init__(CONFIG, OFFSETS.topic, OFFSETS.identity)
         self.delivered = delivered
         self.readable = asyncio.Event()
         self.readable.set()
 
-    async def read(self) -> Delivered | None:
+    async def read(self) -> Position | None:
         await self.readable.wait()
         return self.delivered
 

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable, PositionError, SetupError
-from pgrelay.kafka.offsets import Delivered, Identity, Offsets
+from pgrelay.kafka.offsets import Identity, Offsets, Position
 
 AT_ONCE = 5.0  # seconds; Kafka may be silent for ten
 NOBODY = SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
@@ -36,7 +36,7 @@ class Told:
         return json.dumps(asdict(OURS)).encode()
 
     def value(self) -> bytes:
-        return json.dumps(asdict(Delivered(100 + self._offset))).encode()
+        return json.dumps(asdict(Position(100 + self._offset))).encode()
 
 
 class NewLeader:
@@ -76,7 +76,7 @@ async def test_a_new_leaders_end_of_topic_is_not_trusted(
     """The position would be an old one: rows would be repeated, or the slot would seem to have been moved."""
     monkeypatch.setattr("pgrelay.kafka.offsets.Consumer", NewLeader)
     monkeypatch.setattr(NewLeader, "refuses", refuses)
-    assert await Offsets(NOBODY, "app.offsets", OURS).read() == Delivered(102)
+    assert await Offsets(NOBODY, "app.offsets", OURS).read() == Position(102)
 
 
 async def test_a_missing_right_to_read_is_an_error_with_its_cure(

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
-from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.offsets import Position
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
 from tests.clock import Clock
@@ -25,7 +25,7 @@ async def test_a_position_that_no_transaction_accepts_is_retried(
     # For librdkafka no transaction has begun, the same as after a failure.
     monkeypatch.setattr(sink, "_begun_s", time.monotonic())
     with pytest.raises(KafkaUnavailable, match=r"^topic app\.offsets: "):
-        await sink.commit(Delivered(1))
+        await sink.commit(Position(1))
 
 
 def failed_by(code: int) -> FakeProducer:
@@ -53,7 +53,7 @@ async def test_a_failed_transaction_names_its_cure_but_no_topic(
 ) -> None:
     sink = transactions_of(failed_by(code))
     with pytest.raises(kind, match=f"^a Kafka transaction failed: .*{cure}") as caught:
-        await sink.commit(Delivered(1))
+        await sink.commit(Position(1))
     assert getattr(caught.value, "topic", "") == ""
 
 
@@ -61,7 +61,7 @@ async def test_a_transaction_that_ends_for_want_of_a_login_names_the_credentials
     """WRITE on the topics would not help."""
     sink = transactions_of(failed_by(KafkaError.SASL_AUTHENTICATION_FAILED))
     with pytest.raises(SetupError, match=r"^Kafka refuses us: .*; correct the credentials in sink\.kafka: "):
-        await sink.commit(Delivered(1))
+        await sink.commit(Position(1))
 
 
 async def test_a_commit_is_not_repeated_once_kafka_refuses_us() -> None:
@@ -72,7 +72,7 @@ async def test_a_commit_is_not_repeated_once_kafka_refuses_us() -> None:
     sink.failures.complain(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
     with pytest.raises(SetupError, match=r"^Kafka refuses us: wrong password; correct the credentials"):
         async with asyncio.timeout(10):
-            await sink.commit(Delivered(1))
+            await sink.commit(Position(1))
 
 
 @pytest.mark.parametrize("code", [KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH])
@@ -99,7 +99,7 @@ async def test_a_transaction_aborted_by_brokers_is_not_blamed_on_another_relay(
 
     kafka.events.append(abort)
     with pytest.raises(KafkaUnavailable, match=f"^{why}.*sink.kafka, 60000"):
-        await sink.commit(Delivered(1))
+        await sink.commit(Position(1))
     # So no other commit is tried.
     assert sink.failures.failed
     # Whoever asks next learns the same, not that the record was purged.
@@ -149,7 +149,7 @@ async def test_the_record_that_spoilt_a_transaction_is_named_if_its_report_comes
 async def committing(kafka: FakeProducer, sink: TransactionalSink) -> asyncio.Task[None]:
     """A commit that is under way until `commits` is set."""
     kafka.commits.clear()
-    commit = asyncio.create_task(sink.commit(Delivered(1)))
+    commit = asyncio.create_task(sink.commit(Position(1)))
     await eventually(lambda: "commit" in kafka.calls, "the commit")
     kafka.calls.clear()
     return commit
@@ -172,7 +172,7 @@ async def test_during_a_transactional_call_nobody_else_serves_reports() -> None:
     assert kafka.calls == []
     kafka.commits.set()
     await commit
-    assert kafka.positions == [Delivered(1)]
+    assert kafka.positions == [Position(1)]
     produce(sink)
     await serve(sink)
     assert kafka.calls == ["poll", "flush", "flush"]
@@ -198,4 +198,4 @@ async def test_a_call_that_takes_long_is_repeated(monkeypatch: pytest.MonkeyPatc
     await eventually(lambda: kafka.calls.count("commit") >= 2, "another try")
     kafka.commits.set()
     await commit
-    assert kafka.positions == [Delivered(1)]
+    assert kafka.positions == [Position(1)]

@@ -10,7 +10,7 @@ from pgrelay.assembly.events import Event
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.encode.records import Segment
-from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.offsets import Position
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.exactly_once import ExactlyOnce
 from pgrelay.relay.gap_checks import Upstream
@@ -36,10 +36,10 @@ class Relaying:
 
     def __init__(
         self,
-        delivered: Delivered | None = None,
+        delivered: Position | None = None,
         slot_lsn: int = SLOT,
         wal_end: int = WAL_END,
-        known: Delivered | None = None,
+        known: Position | None = None,
     ) -> None:
         self.kafka = FakeProducer()
         sink = transactions_of(self.kafka, FakeOffsets(delivered))
@@ -73,7 +73,7 @@ class Relaying:
         assert position is not None
         self.commits.entered(position, lsn, has_records=False)
 
-    async def commit(self) -> Delivered:
+    async def commit(self) -> Position:
         await self.commits.commit()
         return self.kafka.positions[-1]
 

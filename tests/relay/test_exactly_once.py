@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from pgrelay.errors import GapError, KafkaUnavailable, SourceUnavailable
-from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.offsets import Position
 from pgrelay.progress import Ledger
 from pgrelay.relay.exactly_once import ExactlyOnce
 from tests.clock import Clock
@@ -127,7 +127,7 @@ async def test_positions_alone_are_committed_once_a_second_when_idle(clock: Cloc
     assert not relaying.commits.due(nothing_else=True)
     clock.now += 0.1
     assert relaying.commits.due(nothing_else=True)
-    assert await relaying.commit() == Delivered(0x2200)
+    assert await relaying.commit() == Position(0x2200)
 
 
 @pytest.mark.parametrize(("nothing_else", "commits"), [(True, 4), (False, 3)], ids=["idle", "under load"])
@@ -153,7 +153,7 @@ async def test_a_commit_of_records_covers_earlier_transactions_without_records(c
     assert not relaying.commits.due(nothing_else=True)
     relaying.take(rows(SECOND))
     assert relaying.commits.due(nothing_else=True)
-    assert await relaying.commit() == Delivered(SECOND + 8)
+    assert await relaying.commit() == Position(SECOND + 8)
 
 
 async def test_a_position_does_not_delay_a_transactions_commit(clock: Clock) -> None:
@@ -173,7 +173,7 @@ async def test_a_commit_covers_everything_that_has_ended(clock: Clock) -> None:
     relaying.take(rows(FIRST))
     relaying.take(rows(SECOND))
     relaying.reach(0x3000)
-    assert await relaying.commit() == Delivered(0x3000)
+    assert await relaying.commit() == Position(0x3000)
 
 
 async def test_nothing_is_confirmable_before_kafka_has_committed_it(clock: Clock) -> None:
@@ -216,11 +216,11 @@ async def test_within_a_transaction_the_position_names_its_commit_lsn_and_seq(cl
     relaying = Relaying()
     relaying.take(rows(FIRST))
     relaying.take(begun(SECOND, 3))
-    assert await relaying.commit() == Delivered(FIRST + 8, SECOND, 3)
+    assert await relaying.commit() == Position(FIRST + 8, SECOND, 3)
     assert relaying.confirmable == FIRST + 8
     relaying.take(rest(SECOND, 2))
     assert relaying.confirmable == FIRST + 8
-    assert await relaying.commit() == Delivered(SECOND + 8)
+    assert await relaying.commit() == Position(SECOND + 8)
     assert relaying.confirmable == SECOND + 8
 
 
@@ -255,7 +255,7 @@ async def test_nothing_is_skipped_if_nothing_was_delivered(clock: Clock) -> None
 
 
 async def test_recovery_tells_the_assembler_what_was_delivered() -> None:
-    relaying = Relaying(Delivered(FIRST + 8))
+    relaying = Relaying(Position(FIRST + 8))
     assert relaying.commits.recovering
     await relaying.commits.recover()
     assert not relaying.commits.recovering
@@ -263,18 +263,18 @@ async def test_recovery_tells_the_assembler_what_was_delivered() -> None:
 
 
 async def test_delivered_changes_are_skipped_and_still_confirmed(clock: Clock) -> None:
-    relaying = Relaying(Delivered(FIRST + 8, SECOND, 2))
+    relaying = Relaying(Position(FIRST + 8, SECOND, 2))
     await relaying.commits.recover()
     assert relaying.take(rows(FIRST, 4)) == []
     assert relaying.take(rows(SECOND, 4)) == [2, 3]
     assert relaying.take(rows(THIRD, 2)) == [0, 1]
-    assert await relaying.commit() == Delivered(THIRD + 8)
+    assert await relaying.commit() == Position(THIRD + 8)
     assert relaying.confirmable == THIRD + 8
 
 
 async def test_a_position_beyond_the_end_of_wal_is_refused() -> None:
     """test_gap_checks.py tests the other reasons. Here the server is a standby."""
-    relaying = Relaying(Delivered(WAL_END + 1))
+    relaying = Relaying(Position(WAL_END + 1))
     with pytest.raises(SourceUnavailable, match="the standby has not reached 0/9001"):
         await relaying.commits.recover()
 
@@ -282,7 +282,7 @@ async def test_a_position_beyond_the_end_of_wal_is_refused() -> None:
 async def test_the_end_of_wal_is_queried_after_the_position() -> None:
     """The relay that had the slot before may have gone on delivering until we got it."""
     offsets, ledger, encoder = FakeOffsets(), Ledger(SLOT), encoder_of(OPTIONS)
-    asked: list[Delivered | None] = []
+    asked: list[Position | None] = []
 
     async def wal_end() -> int:
         asked.append(offsets.delivered)
@@ -290,54 +290,54 @@ async def test_the_end_of_wal_is_queried_after_the_position() -> None:
 
     server, sink = upstream(SLOT, wal_end), transactions_of(FakeProducer(), offsets)
     commits = ExactlyOnce(sink, ledger, assembler(SPOOL), encoder, server, None)
-    offsets.delivered = Delivered(WAL_END)
+    offsets.delivered = Position(WAL_END)
     await commits.recover()
-    assert asked == [Delivered(WAL_END)]
+    assert asked == [Position(WAL_END)]
 
 
 async def test_a_slot_ahead_of_the_position_is_refused() -> None:
-    relaying = Relaying(Delivered(SLOT - 1))
+    relaying = Relaying(Position(SLOT - 1))
     with pytest.raises(GapError, match=BEYOND):
         await relaying.commits.recover()
 
 
 async def test_without_a_position_in_kafka_a_slot_ahead_of_what_we_know_is_refused() -> None:
     """Nothing was written since the slot was made, so no commit told where it stood; this process knows."""
-    relaying = Relaying(None, slot_lsn=SLOT, known=Delivered(SLOT - 1))
+    relaying = Relaying(None, slot_lsn=SLOT, known=Position(SLOT - 1))
     with pytest.raises(GapError, match=BEYOND):
         await relaying.commits.recover()
 
 
 async def test_a_position_in_kafka_outweighs_what_this_process_knows() -> None:
     """Another relay had the slot meanwhile, and moved it as it should."""
-    relaying = Relaying(Delivered(WAL_END), known=Delivered(SLOT - 1))
+    relaying = Relaying(Position(WAL_END), known=Position(SLOT - 1))
     await relaying.commits.recover()
     assert relaying.assembler.delivered_lsn == WAL_END
     relaying.reach(SLOT + 1)
-    assert await relaying.commit() == Delivered(WAL_END)
+    assert await relaying.commit() == Position(WAL_END)
 
 
-@pytest.mark.parametrize("delivered", [Delivered(SLOT), Delivered(WAL_END)])
-async def test_positions_between_the_slot_and_the_end_of_wal_are_accepted(delivered: Delivered) -> None:
+@pytest.mark.parametrize("delivered", [Position(SLOT), Position(WAL_END)])
+async def test_positions_between_the_slot_and_the_end_of_wal_are_accepted(delivered: Position) -> None:
     relaying = Relaying(delivered)
     await relaying.commits.recover()
     relaying.reach(WAL_END)
-    assert await relaying.commit() == Delivered(WAL_END)
+    assert await relaying.commit() == Position(WAL_END)
 
 
 # --- A position never goes back
 
 
 async def test_repeated_transactions_do_not_move_the_position_back(clock: Clock) -> None:
-    relaying = Relaying(Delivered(SECOND + 8))
+    relaying = Relaying(Position(SECOND + 8))
     await relaying.commits.recover()
     relaying.take(rows(FIRST))
-    assert await relaying.commit() == Delivered(SECOND + 8)
+    assert await relaying.commit() == Position(SECOND + 8)
 
 
 async def test_a_cut_is_kept_until_its_transaction_comes_again(clock: Clock) -> None:
     """Otherwise a second crash would duplicate the records that were already delivered."""
-    cut = Delivered(FIRST + 8, SECOND, 2)
+    cut = Position(FIRST + 8, SECOND, 2)
     relaying = Relaying(cut)
     await relaying.commits.recover()
     relaying.reach(0x1100)
@@ -347,23 +347,23 @@ async def test_a_cut_is_kept_until_its_transaction_comes_again(clock: Clock) -> 
     relaying.take(rest(FIRST, 1))
     assert await relaying.commit() == cut
     relaying.reach(0x2000)
-    assert await relaying.commit() == Delivered(0x2000, SECOND, 2)
+    assert await relaying.commit() == Position(0x2000, SECOND, 2)
 
 
 async def test_a_cut_does_not_move_back_while_its_transaction_comes_again(clock: Clock) -> None:
-    relaying = Relaying(Delivered(FIRST + 8, SECOND, 3))
+    relaying = Relaying(Position(FIRST + 8, SECOND, 3))
     await relaying.commits.recover()
     relaying.take(begun(SECOND, 1))
-    assert await relaying.commit() == Delivered(FIRST + 8, SECOND, 3)
+    assert await relaying.commit() == Position(FIRST + 8, SECOND, 3)
     relaying.take(rest(SECOND, 4)[:-1])
-    assert await relaying.commit() == Delivered(FIRST + 8, SECOND, 5)
+    assert await relaying.commit() == Position(FIRST + 8, SECOND, 5)
     relaying.take(rest(SECOND, 1))
-    assert await relaying.commit() == Delivered(SECOND + 8)
+    assert await relaying.commit() == Position(SECOND + 8)
 
 
 async def test_a_cut_in_the_next_transaction_replaces_the_last_one(clock: Clock) -> None:
-    relaying = Relaying(Delivered(FIRST + 8, SECOND, 3))
+    relaying = Relaying(Position(FIRST + 8, SECOND, 3))
     await relaying.commits.recover()
     relaying.take(rows(SECOND, 4))
     relaying.take(begun(THIRD, 1))
-    assert await relaying.commit() == Delivered(SECOND + 8, THIRD, 1)
+    assert await relaying.commit() == Position(SECOND + 8, THIRD, 1)

@@ -4,16 +4,11 @@ from typing import Final
 
 import pytest
 
-from pgrelay.errors import GapError, PositionError, SetupError, SourceUnavailable
-from pgrelay.kafka.known_topics import KnownTopics
-from pgrelay.kafka.offsets import Delivered
-from pgrelay.kafka.sink import Sink
-from pgrelay.kafka.topics import TopicOf
+from pgrelay.errors import GapError, PositionError, SourceUnavailable
+from pgrelay.kafka.offsets import Position
 from pgrelay.postgres.history import History
 from pgrelay.postgres.source import System
-from pgrelay.relay.gap_checks import Upstream, open_positions
-from tests.kafka.producer import FakeProducer
-from tests.kafka.sinks import FakeOffsets, sink_of
+from pgrelay.relay.gap_checks import Upstream
 
 SLOT: Final = 0x1000
 LEFT: Final = 0x3000
@@ -34,48 +29,48 @@ def upstream(timeline: int | None = 2, history: History | None = PROMOTED) -> Up
 @pytest.mark.parametrize(
     "delivered",
     [
-        Delivered(SLOT),
-        Delivered(WAL_END),
-        Delivered(SLOT, commit_lsn=WAL_END - 1, seq=3),
-        Delivered(SLOT, commit_lsn=WAL_END, seq=0),
-        Delivered(WAL_END, timeline=2),
-        Delivered(WAL_END, timeline=2, timeline_began=LEFT),
-        Delivered(LEFT, timeline=2, timeline_began=LEFT + 8),
-        Delivered(LEFT - 8, timeline=2, timeline_began=LEFT - 8),
-        Delivered(LEFT, timeline=1),
-        Delivered(SLOT, commit_lsn=LEFT - 1, seq=3, timeline=1),
+        Position(SLOT),
+        Position(WAL_END),
+        Position(SLOT, commit_lsn=WAL_END - 1, seq=3),
+        Position(SLOT, commit_lsn=WAL_END, seq=0),
+        Position(WAL_END, timeline=2),
+        Position(WAL_END, timeline=2, timeline_began=LEFT),
+        Position(LEFT, timeline=2, timeline_began=LEFT + 8),
+        Position(LEFT - 8, timeline=2, timeline_began=LEFT - 8),
+        Position(LEFT, timeline=1),
+        Position(SLOT, commit_lsn=LEFT - 1, seq=3, timeline=1),
     ],
 )
-async def test_a_position_between_the_slot_and_the_end_of_wal_is_accepted(delivered: Delivered) -> None:
+async def test_a_position_between_the_slot_and_the_end_of_wal_is_accepted(delivered: Position) -> None:
     await upstream().check(delivered)
 
 
 async def test_a_slot_ahead_of_the_position_was_moved_or_recreated() -> None:
     with pytest.raises(GapError, match="slot stands at 0/1000, but Kafka has everything only up to 0/FFF:"):
-        await upstream().check(Delivered(SLOT - 1))
+        await upstream().check(Position(SLOT - 1))
 
 
 async def test_a_server_whose_wal_ends_before_the_position_was_restored() -> None:
     with pytest.raises(GapError, match="server's WAL ends at 0/9000: it was restored from a backup"):
-        await upstream().check(Delivered(WAL_END + 1))
+        await upstream().check(Position(WAL_END + 1))
 
 
 async def test_a_standby_promoted_without_everything_relayed_is_refused() -> None:
     with pytest.raises(GapError, match="left timeline 1 at 0/3000, before 0/3001, which we have relayed"):
-        await upstream().check(Delivered(LEFT + 1, timeline=1))
+        await upstream().check(Position(LEFT + 1, timeline=1))
 
 
 async def test_a_standby_that_lacks_the_commit_of_a_cut_transaction_is_refused() -> None:
     """Its commit begins where the standby's copy of the timeline ended."""
     with pytest.raises(GapError, match="left timeline 1 at 0/3000, before 0/3001, which we have relayed"):
-        await upstream().check(Delivered(SLOT, commit_lsn=LEFT, seq=3, timeline=1))
+        await upstream().check(Position(SLOT, commit_lsn=LEFT, seq=3, timeline=1))
     with pytest.raises(GapError, match="server's WAL ends at 0/9000: it was restored from a backup"):
-        await upstream().check(Delivered(SLOT, commit_lsn=WAL_END, seq=3))
+        await upstream().check(Position(SLOT, commit_lsn=WAL_END, seq=3))
 
 
 async def test_a_server_that_was_never_on_the_timeline_is_refused() -> None:
     with pytest.raises(GapError, match="left timeline 1 before 0/2000"):
-        await upstream(3, History(((2, LEFT),))).check(Delivered(0x2000, timeline=1))
+        await upstream(3, History(((2, LEFT),))).check(Position(0x2000, timeline=1))
 
 
 async def test_an_old_primary_is_told_as_such_though_its_wal_ends_earlier() -> None:
@@ -83,7 +78,7 @@ async def test_an_old_primary_is_told_as_such_though_its_wal_ends_earlier() -> N
     with pytest.raises(
         GapError, match=r"server is on timeline 1, but .* of timeline 2: it may be an old primary"
     ):
-        await upstream(1, History(())).check(Delivered(WAL_END + 1, timeline=2, timeline_began=LEFT))
+        await upstream(1, History(())).check(Position(WAL_END + 1, timeline=2, timeline_began=LEFT))
 
 
 @pytest.mark.parametrize("began", [LEFT - 8, LEFT + 8], ids=["before", "after"])
@@ -95,96 +90,40 @@ async def test_a_second_standby_promoted_from_one_timeline_is_refused(began: int
         f"began at 0/{began:X}: another"
     )
     with pytest.raises(GapError, match=told):
-        await upstream().check(Delivered(relayed, timeline=2, timeline_began=began))
+        await upstream().check(Position(relayed, timeline=2, timeline_began=began))
     since = History(((1, LEFT), (2, WAL_END)))
     with pytest.raises(GapError, match=told):
-        await upstream(3, since).check(Delivered(relayed, timeline=2, timeline_began=began))
+        await upstream(3, since).check(Position(relayed, timeline=2, timeline_began=began))
 
 
 async def test_a_missing_history_file_matters_only_after_a_timeline_change() -> None:
     lacking = upstream(history=None)
-    await lacking.check(Delivered(WAL_END, timeline=2, timeline_began=LEFT))
+    await lacking.check(Position(WAL_END, timeline=2, timeline_began=LEFT))
     with pytest.raises(
         PositionError, match=r"lacks the file pg_wal/00000002\.history, .* left timeline 1 \(we have"
     ):
-        await lacking.check(Delivered(SLOT, timeline=1))
+        await lacking.check(Position(SLOT, timeline=1))
 
 
 def test_a_position_names_its_timeline() -> None:
-    assert upstream().delivered(5) == Delivered(5, timeline=2, timeline_began=LEFT)
-    assert upstream(1, History()).delivered(5, 7, 1) == Delivered(5, 7, 1, timeline=1)
-    assert upstream(history=None).delivered(5) == Delivered(5, timeline=2)
-    assert upstream(None).delivered(5) == Delivered(5)
+    assert upstream().position(5) == Position(5, timeline=2, timeline_began=LEFT)
+    assert upstream(1, History()).position(5, 7, 1) == Position(5, 7, 1, timeline=1)
+    assert upstream(history=None).position(5) == Position(5, timeline=2)
+    assert upstream(None).position(5) == Position(5)
 
 
 async def test_an_old_primary_that_still_runs_is_refused_as_one() -> None:
     with pytest.raises(
         GapError, match="on timeline 1, but we have relayed up to 0/2000 of timeline 2: it may"
     ):
-        await upstream(1, History()).check(Delivered(0x2000, timeline=2, timeline_began=LEFT))
+        await upstream(1, History()).check(Position(0x2000, timeline=2, timeline_began=LEFT))
 
 
 async def test_a_standby_that_has_not_reached_the_position_is_waited_for() -> None:
     """After a crash it accepts connections before it has replayed all its WAL again."""
     with pytest.raises(SourceUnavailable, match="the standby has not reached 0/9001, which we have relayed"):
-        await upstream(timeline=None).check(Delivered(WAL_END + 1))
+        await upstream(timeline=None).check(Position(WAL_END + 1))
 
 
 async def test_the_timeline_of_a_standby_is_not_checked() -> None:
-    await upstream(timeline=None).check(Delivered(LEFT + 1, timeline=1))
-
-
-class FakeTopics(KnownTopics):
-    """The offsets topic exists, or may not be created; `heard`: the asked broker knows it."""
-
-    def __init__(self, ours: bool, heard: bool) -> None:
-        self._ours = ours
-        self._heard = heard
-        self.made = set()
-
-    def __contains__(self, topic: str) -> bool:
-        return self._ours and self._heard
-
-    async def require(self, topic: str, of: TopicOf = "rows") -> None:
-        if not self._ours:
-            raise SetupError("no")
-
-
-def sink_with(topics: FakeTopics) -> Sink:
-    sink = sink_of(FakeProducer())
-    sink.topics = topics
-    return sink
-
-
-async def check(kept: Delivered | None, known: Delivered | None, heard: bool = True) -> None:
-    """Check the position in Kafka and this process's own against the server, as a start does."""
-    found = await open_positions(sink_with(FakeTopics(ours=True, heard=heard)), FakeOffsets(kept))
-    await upstream().check_further(found, known)
-
-
-@pytest.mark.parametrize("kept", [None, Delivered(SLOT - 8)], ids=["deleted", "older"])
-async def test_if_kafka_knows_less_this_processs_position_counts(kept: Delivered | None) -> None:
-    """This happens after the topic was deleted."""
-    await check(kept, known=Delivered(SLOT))
-    with pytest.raises(GapError, match="Kafka has everything only up to 0/FFF:"):
-        await check(kept, known=Delivered(SLOT - 1))
-
-
-async def test_if_kafka_knows_more_its_position_counts() -> None:
-    """Another relay had the slot meanwhile, and moved it."""
-    await check(Delivered(SLOT), known=Delivered(1))
-
-
-async def test_a_first_start_has_nothing_to_compare_with() -> None:
-    await check(None, known=None)
-
-
-async def test_a_topic_unknown_to_the_asked_broker_is_read_anyway() -> None:
-    """It may be cut off from the controllers. Taking the topic for a new one would hide the gap."""
-    with pytest.raises(GapError, match="the slot was moved or re-created"):
-        await check(Delivered(SLOT - 1), known=None, heard=False)
-
-
-async def test_an_offsets_topic_that_may_not_be_created_is_an_error() -> None:
-    with pytest.raises(SetupError, match=r"^no$"):
-        await open_positions(sink_with(FakeTopics(ours=False, heard=True)), FakeOffsets())
+    await upstream(timeline=None).check(Position(LEFT + 1, timeline=1))

@@ -6,7 +6,7 @@ import pytest
 
 from pgrelay.config import Config
 from pgrelay.errors import PositionError
-from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.offsets import Position
 from pgrelay.relay.numbering import check_numbering, numbering, renumbers
 
 SAME: Final = {"tables": {"include": ["public.a", "public.b"]}}
@@ -53,7 +53,7 @@ def test_others_do_not(changed: dict[str, Any]) -> None:
 
 
 def test_a_cut_transaction_is_counted_only_by_the_settings_that_it_was_cut_under() -> None:
-    cut = Delivered(0x1000, commit_lsn=0x2000, seq=7, numbering="earlier")
+    cut = Position(0x1000, commit_lsn=0x2000, seq=7, numbering="earlier")
     check_numbering(cut, "earlier")
     told = r"the first 7 records of the transaction that commits at 0/2000, .*; run with the earlier settings"
     with pytest.raises(PositionError, match=told):
@@ -63,17 +63,17 @@ def test_a_cut_transaction_is_counted_only_by_the_settings_that_it_was_cut_under
 @pytest.mark.parametrize(
     "position",
     [
-        Delivered(0x1000, commit_lsn=0x2000, seq=7),
-        Delivered(0x1000, commit_lsn=0x2000, seq=0, numbering="earlier"),
-        Delivered(0x1000, numbering="earlier"),
+        Position(0x1000, commit_lsn=0x2000, seq=7),
+        Position(0x1000, commit_lsn=0x2000, seq=0, numbering="earlier"),
+        Position(0x1000, numbering="earlier"),
     ],
     ids=["of a version that kept no digest", "of a cut before its first record", "of whole transactions"],
 )
-def test_other_positions_count_nothing(position: Delivered) -> None:
+def test_other_positions_count_nothing(position: Position) -> None:
     check_numbering(position, "now")
 
 
 def test_a_position_that_was_kept_under_other_settings_is_told_apart() -> None:
-    assert renumbers(Delivered(1, numbering="earlier"), "now")
-    assert not renumbers(Delivered(1, numbering="now"), "now")
-    assert not renumbers(Delivered(1), "now")
+    assert renumbers(Position(1, numbering="earlier"), "now")
+    assert not renumbers(Position(1, numbering="now"), "now")
+    assert not renumbers(Position(1), "now")

@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from pgrelay.errors import GapError, SourceUnavailable
-from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.offsets import Position
 from pgrelay.postgres.catalog import Slot
 from pgrelay.postgres.history import History
 from pgrelay.postgres.source import System
@@ -33,7 +33,7 @@ def test_a_slot_that_is_where_we_left_it_has_not_moved(resume_point: ResumePoint
     """Also while the server has not yet noticed that we are gone."""
     resume_point.seen(slot(active_pid=OURS))
     assert not resume_point.may_have_moved(slot())
-    assert resume_point.delivered == Delivered(CONFIRMED)
+    assert resume_point.own_position == Position(CONFIRMED)
     resume_point.check_unmoved(slot())
 
 
@@ -43,12 +43,12 @@ def test_an_old_primary_is_told_as_such_though_its_wal_ends_earlier() -> None:
     with pytest.raises(
         GapError, match=r"server is on timeline 1, but .* of timeline 2: it may be an old primary"
     ):
-        promoted.check_cluster(System("7", 1, CONFIRMED - 1), standby=False)
+        promoted.check_server(System("7", 1, CONFIRMED - 1), standby=False)
 
 
 def test_before_the_first_stream_only_kafka_knows() -> None:
     assert ResumePoint().may_have_moved(slot())
-    assert ResumePoint().delivered is None
+    assert ResumePoint().own_position is None
 
 
 def test_after_another_had_the_slot_it_may_have_moved_until_it_is_ours_again(
@@ -108,20 +108,20 @@ def test_a_standby_that_lacks_unacknowledged_records_is_refused(
     """The producer outlives the session, and what it holds may still be written."""
     sent = CONFIRMED + 0x100
     resume_point.advance(CONFIRMED, CONFIRMED, sent)
-    resume_point.check_history(promoted(left_at=sent))
+    resume_point.check_server(promoted(left_at=sent), standby=False)
     with pytest.raises(GapError, match="left timeline 1 at 0/10FF, before 0/1100, which we have relayed"):
-        resume_point.check_history(promoted(left_at=sent - 1))
+        resume_point.check_server(promoted(left_at=sent - 1), standby=False)
     assert resume_point.flush_lsn == CONFIRMED  # where the next stream begins
 
 
 def test_a_second_standby_promoted_from_one_timeline_is_refused() -> None:
     resume_point = ResumePoint()
     resume_point.started(promoted(left_at=CONFIRMED - 8), slot(), OURS, standby=False)
-    resume_point.check_history(promoted(left_at=CONFIRMED - 8))
+    resume_point.check_server(promoted(left_at=CONFIRMED - 8), standby=False)
     with pytest.raises(
         GapError, match="timeline 2 began at 0/FF7, but the one that we relayed up to 0/1000 began at"
     ):
-        resume_point.check_history(promoted(left_at=CONFIRMED - 9))
+        resume_point.check_server(promoted(left_at=CONFIRMED - 9), standby=False)
 
 
 def test_a_primary_that_became_a_standby_is_waited_for(
@@ -129,15 +129,15 @@ def test_a_primary_that_became_a_standby_is_waited_for(
 ) -> None:
     for wal_end in 0, CONFIRMED:
         with pytest.raises(SourceUnavailable, match=r"leads to a standby.*: waiting for its promotion"):
-            resume_point.check_cluster(System("7", 1, wal_end), standby=True)
+            resume_point.check_server(System("7", 1, wal_end), standby=True)
 
 
 def test_a_server_that_lost_wal_is_refused_but_a_standby_is_waited_for() -> None:
     shorter = System("7", 1, CONFIRMED - 1)
     resume_point = ResumePoint()
     resume_point.started(PRIMARY, slot(), OURS, standby=True)
-    resume_point.check_cluster(PRIMARY, standby=True)
+    resume_point.check_server(PRIMARY, standby=True)
     with pytest.raises(SourceUnavailable, match="the standby has not reached 0/1000"):
-        resume_point.check_cluster(shorter, standby=True)
+        resume_point.check_server(shorter, standby=True)
     with pytest.raises(GapError, match="lost WAL"):
-        resume_point.check_cluster(shorter, standby=False)
+        resume_point.check_server(shorter, standby=False)

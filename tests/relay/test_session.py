@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message
 
 from pgrelay.assembly.spool import Spool
 from pgrelay.errors import RecordRefused
-from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.offsets import Position
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import Ledger
@@ -86,7 +86,7 @@ async def test_a_stop_waits_for_a_commit() -> None:
     kafka.commits.set()
     assert await finishing
     assert not session.errand.committing
-    assert kafka.positions == [Delivered(2)]
+    assert kafka.positions == [Position(2)]
     assert source.told[-1] == 2
 
 
@@ -111,7 +111,7 @@ async def test_what_ends_a_session_does_not_keep_the_server_from_learning_what_i
     enter(session, 2, TAKEN)
     await turns(session, until=lambda session: session.ledger.flush_lsn == 2)
     await turns(session, 3)
-    assert (kafka.positions, source.told) == ([Delivered(2)], [0])
+    assert (kafka.positions, source.told) == ([Position(2)], [0])
     enter(session, 4, TAKEN)
     kafka.commits.clear()
     await turns(session, until=committing)
@@ -210,7 +210,7 @@ async def test_a_full_queue_is_sent_without_lingering_for_more(records: int, hur
 class SlowToEnd(TransactionalSink):
     """A commit must be cancelled several times until it ends."""
 
-    async def commit(self, position: Delivered) -> None:
+    async def commit(self, position: Position) -> None:
         for _ in range(5):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(3600)

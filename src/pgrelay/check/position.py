@@ -14,7 +14,6 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source
-from pgrelay.relay.gap_checks import delivered, refuse_new_slot
 from pgrelay.relay.numbering import (
     RENUMBERED,
     RENUMBERED_CURE,
@@ -24,6 +23,7 @@ from pgrelay.relay.numbering import (
 )
 from pgrelay.relay.server import Server
 from pgrelay.relay.setup import check_own
+from pgrelay.relay.stored_position import read_position, refuse_new_slot
 
 
 async def position_findings(
@@ -72,7 +72,7 @@ async def _held_against(server: Server, sink: Sink, slot: Slot | None) -> list[F
     name = server.config.source.slot
     if server.standby:
         check_own(slot, name)
-    position = await delivered(sink, server.offsets)
+    position = await read_position(sink, server.offsets)
     if position is None:
         return []
     upstream = server.upstream(slot)

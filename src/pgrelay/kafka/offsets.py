@@ -53,7 +53,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class Position:
     """Every transaction that ends at `lsn` or before is in Kafka.
 
     If a transaction was too large for one Kafka transaction, so are its records below `seq`; it commits at
@@ -76,7 +76,7 @@ class Delivered:
         return max(self.lsn, self.commit_lsn + 1) if self.commit_lsn is not None and self.seq else self.lsn
 
 
-T = TypeVar("T", Identity, Delivered)
+T = TypeVar("T", Identity, Position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Kept:
 
     key: bytes
     identity: Identity
-    position: Delivered
+    position: Position
 
 
 class Offsets:
@@ -96,11 +96,11 @@ class Offsets:
         self.identity = identity
         self._config = config
 
-    def record(self, position: Delivered) -> Record:
+    def record(self, position: Position) -> Record:
         """The record that replaces the position."""
         return self.topic, _json(self.identity), _json(position), None, 0
 
-    async def read(self) -> Delivered | None:
+    async def read(self) -> Position | None:
         """The position; None if there is none yet.
 
         Raises GapError if a slot of that name has a position in another cluster, KafkaUnavailable if the
@@ -142,7 +142,7 @@ class Offsets:
     def _kept(self, message: Message) -> Kept:
         key = message.key() or b""
         try:
-            return Kept(key, _parse(Identity, key), _parse(Delivered, message.value() or b""))
+            return Kept(key, _parse(Identity, key), _parse(Position, message.value() or b""))
         except (ValueError, TypeError) as error:
             raise PositionError(
                 f"topic {self.topic}, partition {message.partition()}, offset {message.offset()}: not a "
@@ -235,7 +235,7 @@ def _next(consumer: Consumer, given_up: threading.Event) -> Message | None:
     return None
 
 
-def _reached(position: Delivered) -> tuple[int, int, int]:
+def _reached(position: Position) -> tuple[int, int, int]:
     return position.lsn, position.commit_lsn or 0, position.seq or 0
 
 
@@ -251,7 +251,7 @@ def _take(message: Message, latest: dict[bytes, Message]) -> None:
 def _goes_back(before: Message, message: Message) -> bool:
     """Whether both are positions, and the later one is lower."""
     try:
-        was, now = (_parse(Delivered, each.value() or b"") for each in (before, message))
+        was, now = (_parse(Position, each.value() or b"") for each in (before, message))
     except (ValueError, TypeError):
         return False
     return _reached(now) < _reached(was)
@@ -273,5 +273,5 @@ def _parse(kind: type[T], text: bytes) -> T:
     return kind(**given)
 
 
-def _json(what: Identity | Delivered) -> bytes:
+def _json(what: Identity | Position) -> bytes:
     return json.dumps(asdict(what), separators=(",", ":")).encode()

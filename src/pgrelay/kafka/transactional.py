@@ -27,7 +27,7 @@ from pgrelay.kafka.errors import (
     denied,
     desynchronized,
 )
-from pgrelay.kafka.offsets import Delivered, Offsets
+from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.producer_options import transaction_timeout_ms
 from pgrelay.kafka.sink import LATE_REPORTS_S, MakeClients, Sink, librdkafka
 from pgrelay.progress import InFlight
@@ -128,7 +128,7 @@ class TransactionalSink(Sink):
     def _limit(self) -> str:
         return f"transaction.timeout.ms in sink.kafka, {self.timeout_s * 1000:.0f}"
 
-    async def recover(self) -> Delivered | None:
+    async def recover(self) -> Position | None:
         """Fence every other producer of this identity, and read what was delivered; None if nothing yet.
 
         Raises GapError if a slot of that name has a position in another cluster.
@@ -144,7 +144,7 @@ class TransactionalSink(Sink):
         except TimeoutError:
             raise KafkaUnavailable("Kafka does not answer the transactional producer") from None
 
-    async def commit(self, position: Delivered) -> None:
+    async def commit(self, position: Position) -> None:
         """Commit what was produced, together with the position."""
         await self._enqueue(self._offsets.record(position), self.delivery(InFlight(None), 0))
         await self._call(self._producer.commit_transaction)

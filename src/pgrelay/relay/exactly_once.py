@@ -17,7 +17,7 @@ from typing import Final
 
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.encode.encoder import Encoder
-from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.offsets import Position
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.gap_checks import Upstream
@@ -50,7 +50,7 @@ class ExactlyOnce:
         assembler: Assembler,
         encoder: Encoder,
         upstream: Upstream,
-        known: Delivered | None,
+        known: Position | None,
     ) -> None:
         """`upstream` as it was before streaming began; `known`: what this process then knew as delivered."""
         self.recovering = True
@@ -64,7 +64,7 @@ class ExactlyOnce:
         self._records = False
         self._oldest = 0.0
         self._committed_at = 0.0
-        self._committed = Delivered(0)
+        self._committed = Position(0)
         self._too_old_s = sink.timeout_s * _TOO_OLD
 
     async def recover(self) -> None:
@@ -138,12 +138,12 @@ class ExactlyOnce:
             entry.acknowledged = entry.records if whole else entry.records - 1
         self._held = [entry for entry in self._held if entry.end_lsn is None]
 
-    def _position(self) -> Delivered:
+    def _position(self) -> Position:
         """What is delivered with this commit: never less than with an earlier one."""
         lsn = max(self._committed.lsn, self._ledger.ended_lsn)
         cut = (self._committed.commit_lsn or 0, self._committed.seq or 0)
         if self._ledger.in_transaction:
             cut = max(cut, self._encoder.position)
         if cut[0] < lsn:
-            return self._upstream.delivered(lsn)
-        return self._upstream.delivered(lsn, *cut)
+            return self._upstream.position(lsn)
+        return self._upstream.position(lsn, *cut)

@@ -7,13 +7,10 @@ then Kafka's, and last the end of the server's WAL.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from pgrelay.config import Config
-from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError, StandbyNotReady
-from pgrelay.kafka.offsets import Delivered, Identity, Offsets
-from pgrelay.kafka.sink import Sink
+from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, StandbyNotReady
+from pgrelay.kafka.offsets import Position
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.source import System
-from pgrelay.relay.record_options import topics_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,27 +26,24 @@ class Upstream:
     primary: System | None
     numbering: str | None = None
 
-    def delivered(self, lsn: int, commit_lsn: int | None = None, seq: int | None = None) -> Delivered:
+    def position(self, lsn: int, commit_lsn: int | None = None, seq: int | None = None) -> Position:
         """A position of this server's stream."""
         timeline = began = None
         if self.primary is not None:
             timeline, began = self.primary.timeline, began_at(self.primary)
-        return Delivered(lsn, commit_lsn, seq, timeline, began, self.numbering)
+        return Position(lsn, commit_lsn, seq, timeline, began, self.numbering)
 
-    async def check(self, delivered: Delivered) -> None:
+    async def check(self, position: Position) -> None:
         """Raises GapError if the position can't be true of this server and its slot.
 
         Raises StandbyNotReady if the server is a standby that has not replayed that far yet; PositionError if
         only the history of its timeline could tell, and the server lacks it.
         """
-        if self.primary is not None and delivered.timeline is not None:
-            check_timeline(delivered.timeline, delivered.reaches, self.primary)
-        check_reached(delivered.reaches, await self.wal_end(), standby=self.primary is None)
-        check_skips_nothing(self.slot_lsn, delivered.lsn)
-        if self.primary is not None and delivered.timeline is not None:
-            check_received(delivered.timeline, delivered.timeline_began, delivered.reaches, self.primary)
+        wal_end = await self.wal_end()
+        check_server(self.primary, wal_end, position.reaches, position.timeline, position.timeline_began)
+        check_skips_nothing(self.slot_lsn, position.lsn)
 
-    async def check_further(self, kept: Delivered | None, known: Delivered | None) -> None:
+    async def check_further(self, kept: Position | None, known: Position | None) -> None:
         """Check Kafka's position, `kept`, or what this process has delivered, `known`: the higher of them.
 
         Raises as `check`.
@@ -57,6 +51,22 @@ class Upstream:
         further = known if known is not None and (kept is None or kept.lsn < known.lsn) else kept
         if further is not None:
             await self.check(further)
+
+
+def check_server(
+    primary: System | None, wal_end: int, relayed_lsn: int, timeline: int | None, began: int | None
+) -> None:
+    """Refuse a server that is not the one, or its heir, from which we have relayed up to `relayed_lsn`.
+
+    `primary` is None if it is a standby. `timeline` is the one that we relayed from, None if a standby's, and
+    `began` where it branched off, if known. Raises GapError, StandbyNotReady, PositionError.
+    """
+    if primary is not None and timeline is not None:
+        # Before the end of its WAL: by that, an old primary would pass for one restored from a backup.
+        check_timeline(timeline, relayed_lsn, primary)
+    check_reached(relayed_lsn, wal_end, standby=primary is None)
+    if primary is not None and timeline is not None:
+        check_received(timeline, began, relayed_lsn, primary)
 
 
 def check_reached(relayed_lsn: int, wal_end: int, standby: bool) -> None:
@@ -101,10 +111,7 @@ def began_at(primary: System) -> int | None:
 
 
 def check_timeline(timeline: int, relayed_lsn: int, primary: System) -> None:
-    """Refuse a server whose timeline was left before what was relayed of `timeline`. Raises GapError.
-
-    Checked before the end of its WAL, from which such a server would pass for one restored from a backup.
-    """
+    """Refuse a server whose timeline was left before what was relayed of `timeline`. Raises GapError."""
     if primary.timeline < timeline:
         raise GapError(
             f"the server is on timeline {primary.timeline}, but we have relayed up to "
@@ -118,7 +125,7 @@ def check_received(timeline: int, began: int | None, relayed_lsn: int, primary: 
 
     The length of its WAL proves nothing: it may have written other changes at the same LSNs since. `began` is
     where that timeline branched off the previous one, None if unknown. It is needed because two standbys
-    promoted from one timeline begin different timelines of the same number. `check_timeline` comes first.
+    promoted from one timeline begin different timelines of the same number.
     """
     now, history = primary.timeline, primary.history
     if history is None:
@@ -145,51 +152,3 @@ def check_received(timeline: int, began: int | None, relayed_lsn: int, primary: 
         f"to {format_lsn(relayed_lsn)} began at {format_lsn(began)}: another standby was promoted there; "
         f"point source.dsn at the one that we streamed from, or {BEGIN_ANEW}"
     )
-
-
-def offsets_of(config: Config, systemid: str, database: str) -> Offsets:
-    """Where Kafka keeps the position of the configured slot."""
-    return Offsets(config.sink, topics_of(config).offsets, Identity(systemid, database, config.source.slot))
-
-
-async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
-    """Call if there is no slot. Raises GapError if Kafka has a position, since a new slot would hide the gap.
-
-    Raises StandbyNotReady if the position is a primary's and the server is a standby; PositionError if the
-    position can't be read.
-    """
-    await sink.topics.learn()
-    try:
-        position = await delivered(sink, offsets)
-    except PositionError:
-        raise
-    except SetupError:
-        # Exactly once reads it again, and then raises; at least once does without.
-        return
-    if position is not None and standby and position.timeline is not None:
-        raise unpromoted(f"which lacks its primary's slot {offsets.identity.slot}")
-    if position is not None:
-        raise GapError(
-            f"slot {offsets.identity.slot} is gone, and Kafka has everything up to "
-            f"{format_lsn(position.lsn)}: later changes never reach the topics; {BEGIN_ANEW}"
-        )
-
-
-async def open_positions(sink: Sink, offsets: Offsets) -> Delivered | None:
-    """At least once: the position in Kafka, None if there is none. Creates its topic if missing.
-
-    Raises SetupError if Kafka does not let us read or create the topic, and what else `Offsets.read` raises.
-    A topic that we may read but not write ends the run at its first record.
-    """
-    # Before the topic is created: a new one has nothing to read.
-    position, heard = await delivered(sink, offsets), offsets.topic in sink.topics
-    await sink.topics.require(offsets.topic, "offsets")
-    if not heard and offsets.topic not in sink.topics.made:
-        # The topic exists, but the broker that was asked had not heard of it.
-        position = await offsets.read()
-    return position
-
-
-async def delivered(sink: Sink, offsets: Offsets) -> Delivered | None:
-    """The position in Kafka; None if there is none. `sink` is connected. Raises as `Offsets.read`."""
-    return await offsets.read() if offsets.topic in sink.topics else None

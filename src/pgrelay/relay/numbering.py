@@ -10,7 +10,7 @@ from typing import Final
 
 from pgrelay.config import Config
 from pgrelay.errors import PositionError
-from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.offsets import Position
 from pgrelay.lsn import format_lsn
 
 _SETTINGS: Final = (
@@ -44,19 +44,19 @@ def numbering(config: Config) -> str:
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
 
 
-def renumbers(delivered: Delivered, now: str | None) -> bool:
+def renumbers(position: Position, now: str | None) -> bool:
     """Whether a position was kept under settings of another digest; False if it has none."""
-    return delivered.numbering not in (None, now)
+    return position.numbering not in (None, now)
 
 
-def check_numbering(delivered: Delivered, now: str | None) -> None:
+def check_numbering(position: Position, now: str | None) -> None:
     """Exactly once: refuse to count what was delivered of a cut transaction by other settings.
 
     Raises PositionError.
     """
-    if delivered.seq and delivered.commit_lsn is not None and renumbers(delivered, now):
+    if position.seq and position.commit_lsn is not None and renumbers(position, now):
         raise PositionError(
-            f"Kafka has the first {delivered.seq} records of the transaction that commits at "
-            f"{format_lsn(delivered.commit_lsn)}, counted before {_SETTINGS} changed; run with the earlier "
+            f"Kafka has the first {position.seq} records of the transaction that commits at "
+            f"{format_lsn(position.commit_lsn)}, counted before {_SETTINGS} changed; run with the earlier "
             "settings until it is delivered, or, if it may come again as a whole, pgrelay reset --keep-slot"
         )

@@ -55,7 +55,7 @@ class Positions:
     def _write(self, lsn: int) -> None:
         entry = InFlight(None, lsn)
         entry.records = 1
-        record = self._offsets.record(self._upstream.delivered(lsn))
+        record = self._offsets.record(self._upstream.position(lsn))
         self._began = time.monotonic()
         self._due = self._began + _APART_S
         # 0, as a position belongs to no transaction that could be skipped.

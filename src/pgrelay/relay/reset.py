@@ -25,8 +25,8 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source
-from pgrelay.relay.gap_checks import offsets_of
 from pgrelay.relay.setup import check_free, check_kind, check_same
+from pgrelay.relay.stored_position import offsets_of
 
 _PATIENCE_S: Final = 30.0
 

@@ -1,17 +1,10 @@
 """Where this process's next stream begins, and whether the server that it finds can go on from there."""
 
 from pgrelay.errors import BEGIN_ANEW, GapError, SourceUnavailable
-from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.offsets import Position
 from pgrelay.postgres.catalog import Slot
 from pgrelay.postgres.source import System
-from pgrelay.relay.gap_checks import (
-    began_at,
-    check_reached,
-    check_received,
-    check_skips_nothing,
-    check_timeline,
-    unpromoted,
-)
+from pgrelay.relay.gap_checks import began_at, check_server, check_skips_nothing, unpromoted
 
 
 class ResumePoint:
@@ -33,15 +26,16 @@ class ResumePoint:
         self._taken_over = False
 
     @property
-    def delivered(self) -> Delivered | None:
+    def own_position(self) -> Position | None:
         """What this process has delivered, whatever Kafka's topic says; None before the first stream."""
-        return None if self.system is None else Delivered(self.confirmed_lsn)
+        return None if self.system is None else Position(self.confirmed_lsn)
 
-    def check_cluster(self, system: System, standby: bool) -> None:
-        """Refuse another cluster, or this one restored to an earlier state. Raises GapError.
+    def check_server(self, system: System, standby: bool) -> None:
+        """Refuse another cluster, or this one in an earlier or another state. Raises GapError, PositionError.
 
         `standby`: the server is one. Raises SourceUnavailable if we streamed from its primary, since the
-        standby may yet be promoted.
+        standby may yet be promoted. If we streamed from a standby itself, it may have been promoted: its
+        slots are its own, and stay valid.
         """
         if self.system is None:
             return
@@ -50,20 +44,11 @@ class ResumePoint:
                 f"source.dsn leads to cluster {system.systemid} now, but led to {self.system.systemid}; "
                 f"point it at the old one, or {BEGIN_ANEW}"
             )
-        if not self._standby:
-            if standby:
-                raise unpromoted("and we have streamed from its primary")
-            check_timeline(self.system.timeline, self.relayed_lsn, system)
-        check_reached(self.relayed_lsn, system.wal_end, standby)
-
-    def check_history(self, system: System) -> None:
-        """Refuse a standby that was promoted before it had received all that we relayed.
-
-        Not checked if we streamed from the standby itself: its slots are its own, and stay valid. Raises
-        GapError, PositionError.
-        """
-        if self.system is not None and not self._standby:
-            check_received(self.system.timeline, began_at(self.system), self.relayed_lsn, system)
+        if standby and not self._standby:
+            raise unpromoted("and we have streamed from its primary")
+        timeline = None if self._standby else self.system.timeline
+        primary = None if standby else system
+        check_server(primary, system.wal_end, self.relayed_lsn, timeline, began_at(self.system))
 
     def check_slot(self, slot: Slot, name: str) -> None:
         """Refuse a slot that the server has invalidated. Raises GapError."""
@@ -110,7 +95,7 @@ class ResumePoint:
         self._walsender_pid = walsender_pid
         self._taken_over = False
 
-    def learn(self, kept: Delivered | None) -> None:
+    def learn(self, kept: Position | None) -> None:
         """Adopt a position that Kafka has kept and that fits the server."""
         if kept is not None:
             self.delivered_lsn = max(self.delivered_lsn, kept.lsn)

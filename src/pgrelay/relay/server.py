@@ -7,8 +7,9 @@ from pgrelay.config import Config
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source, System
-from pgrelay.relay.gap_checks import Upstream, offsets_of
+from pgrelay.relay.gap_checks import Upstream
 from pgrelay.relay.numbering import numbering
+from pgrelay.relay.stored_position import offsets_of
 
 
 @dataclass(frozen=True, slots=True)

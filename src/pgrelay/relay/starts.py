@@ -17,7 +17,7 @@ from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.hidden import HiddenColumns
 from pgrelay.errors import KafkaUnavailable, PositionError, RegistryUnavailable, SetupError, SpoolError
-from pgrelay.kafka.offsets import Delivered, Offsets
+from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
@@ -30,7 +30,7 @@ from pgrelay.progress import Ledger
 from pgrelay.relay.at_least_once import AtLeastOnce
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.exactly_once import ExactlyOnce
-from pgrelay.relay.gap_checks import Upstream, open_positions, refuse_new_slot
+from pgrelay.relay.gap_checks import Upstream
 from pgrelay.relay.guarantee import DeliveryGuarantee
 from pgrelay.relay.numbering import RENUMBERED, RENUMBERED_CURE, RENUMBERED_WHY, renumbers
 from pgrelay.relay.observer import Observer
@@ -45,6 +45,7 @@ from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import check_own, check_same, make_slot, prepare, waited_for
 from pgrelay.relay.spooling import open_spool, spool_of
+from pgrelay.relay.stored_position import open_positions, refuse_new_slot
 from pgrelay.relay.supply import Supply
 
 _log = structlog.get_logger(__name__)
@@ -81,8 +82,7 @@ class Starts:
         # Published now: it stays true whatever the start waits for from here on.
         self._observer.asked(await catalog.slot_wal(config.source.slot))
         server = await Server.identify(config, catalog, source)
-        self.resume_point.check_cluster(server.system, server.standby)
-        self.resume_point.check_history(server.system)
+        self.resume_point.check_server(server.system, server.standby)
         # Before a slot is created: a refusal here must not leave one that nobody reads.
         require_own_base(config.transactions.spool_dir)
         if self._sink is None:
@@ -98,10 +98,10 @@ class Starts:
         if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
             self.resume_point.check_follows(slot)
             await self._hold_against_kafka(server, self._sink, slot)
-        delivered = self.resume_point.delivered
+        known = self.resume_point.own_position
         self.resume_point.started(server.system, slot, source.walsender_pid, server.standby)
         self._tell_two_phase(slot)
-        session = await self._make_session(server, source, self._sink, slot, delivered)
+        session = await self._make_session(server, source, self._sink, slot, known)
         if not self._observer.trying:
             start = format_lsn(self.resume_point.flush_lsn)
             _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
@@ -193,7 +193,7 @@ class Starts:
             self.resume_point.check_unmoved(slot)
         else:
             upstream = server.upstream(slot)
-            await upstream.check_further(kept, self.resume_point.delivered)
+            await upstream.check_further(kept, self.resume_point.own_position)
             if kept is not None and renumbers(kept, upstream.numbering):
                 self._warn(f"{RENUMBERED}: {RENUMBERED_WHY}", cure=RENUMBERED_CURE)
             self.resume_point.learn(kept)
@@ -215,9 +215,9 @@ class Starts:
             _log.warning(event, **facts)
 
     async def _make_session(
-        self, server: Server, source: Source, sink: Sink, slot: Slot, delivered: Delivered | None
+        self, server: Server, source: Source, sink: Sink, slot: Slot, known: Position | None
     ) -> Session:
-        """A session with its own state. The stream has begun; `delivered` was known before it did."""
+        """A session with its own state. The stream has begun; `known` is our own position before that."""
         config, catalog, systemid = self._config, server.catalog, server.system.systemid
         # Before the spool is opened: it stays open until the session closes it.
         status_interval_s = await _status_interval_s(catalog, config)
@@ -237,7 +237,7 @@ class Starts:
         confirmations = Confirmations(source, ledger, positions, status_interval_s)
         guarantee: DeliveryGuarantee
         if isinstance(sink, TransactionalSink):
-            guarantee = ExactlyOnce(sink, ledger, assembler, encoder, upstream, delivered)
+            guarantee = ExactlyOnce(sink, ledger, assembler, encoder, upstream, known)
         else:
             guarantee = AtLeastOnce(sink, ledger, confirmations)
         return Session(

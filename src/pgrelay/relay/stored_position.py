@@ -1,0 +1,57 @@
+"""The slot's position in Kafka: where it is kept, and what a start does with it before there is a stream."""
+
+from pgrelay.config import Config
+from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError
+from pgrelay.kafka.offsets import Identity, Offsets, Position
+from pgrelay.kafka.sink import Sink
+from pgrelay.lsn import format_lsn
+from pgrelay.relay.gap_checks import unpromoted
+from pgrelay.relay.record_options import topics_of
+
+
+def offsets_of(config: Config, systemid: str, database: str) -> Offsets:
+    """Where Kafka keeps the position of the configured slot."""
+    return Offsets(config.sink, topics_of(config).offsets, Identity(systemid, database, config.source.slot))
+
+
+async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
+    """Call if there is no slot. Raises GapError if Kafka has a position, since a new slot would hide the gap.
+
+    Raises StandbyNotReady if the position is a primary's and the server is a standby; PositionError if the
+    position can't be read.
+    """
+    await sink.topics.learn()
+    try:
+        position = await read_position(sink, offsets)
+    except PositionError:
+        raise
+    except SetupError:
+        # Exactly once reads it again, and then raises; at least once does without.
+        return
+    if position is not None and standby and position.timeline is not None:
+        raise unpromoted(f"which lacks its primary's slot {offsets.identity.slot}")
+    if position is not None:
+        raise GapError(
+            f"slot {offsets.identity.slot} is gone, and Kafka has everything up to "
+            f"{format_lsn(position.lsn)}: later changes never reach the topics; {BEGIN_ANEW}"
+        )
+
+
+async def open_positions(sink: Sink, offsets: Offsets) -> Position | None:
+    """At least once: the position in Kafka, None if there is none. Creates its topic if missing.
+
+    Raises SetupError if Kafka does not let us read or create the topic, and what else `Offsets.read` raises.
+    A topic that we may read but not write ends the run at its first record.
+    """
+    # Before the topic is created: a new one has nothing to read.
+    position, heard = await read_position(sink, offsets), offsets.topic in sink.topics
+    await sink.topics.require(offsets.topic, "offsets")
+    if not heard and offsets.topic not in sink.topics.made:
+        # The topic exists, but the broker that was asked had not heard of it.
+        position = await offsets.read()
+    return position
+
+
+async def read_position(sink: Sink, offsets: Offsets) -> Position | None:
+    """The position in Kafka; None if there is none. `sink` is connected. Raises as `Offsets.read`."""
+    return await offsets.read() if offsets.topic in sink.topics else None
