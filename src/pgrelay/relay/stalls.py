@@ -116,8 +116,17 @@ class Stalls:
             # A stall may have held up only a commit, with nothing queued behind it.
             self._acknowledged_at = now
             self._watch_needed(_needed(session), now, may_end)
-        elif now - self._acknowledged_at > (_SILENT_S if sink.failures.problem is None else _TROUBLED_S):
-            self._unacknowledged(sink, sink.failures.problem or f"no answer for {_SILENT_S:g} s", now)
+        elif now - self._acknowledged_at > (patience_s := self._patience_s(sink, now)):
+            self._unacknowledged(sink, sink.failures.problem or f"no answer for {patience_s:g} s", now)
+
+    def _patience_s(self, sink: Sink, now: float) -> float:
+        """How long Kafka may acknowledge nothing. A quota holds its answers back, but is no outage."""
+        if self._throttled_lately(now):
+            return _LATE_S
+        return _SILENT_S if sink.failures.problem is None else _TROUBLED_S
+
+    def _throttled_lately(self, now: float) -> bool:
+        return now - self._throttled_at <= _THROTTLED_LATELY_S
 
     def _watch_throttle(self, delay_s: float, now: float) -> None:
         """A quota is no stall, but what slows everything down, and nothing else shows it."""
@@ -149,7 +158,7 @@ class Stalls:
             self._recovered(may_end)
 
     def _unacknowledged(self, sink: Sink, reason: str, now: float) -> None:
-        if now - self._throttled_at <= _THROTTLED_LATELY_S:
+        if self._throttled_lately(now):
             reason = f"it throttles us by a quota ({reason})"
         shown = f"Kafka does not acknowledge: {reason}"
         self._stall(_UNACKNOWLEDGED, shown, reason=reason, records=sink.in_queue)
