@@ -3,6 +3,9 @@
 import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 import pytest
 from pyspark.sql import SparkSession
@@ -130,6 +133,20 @@ def test_what_others_do_to_a_target_is_no_loss(topic: Topic, target: str, using:
     spark.sql(f"COMMENT ON TABLE {name} IS 'a mirror'")
     pg.compact(spark, target, using=using)
     driver.apply(1, 2)
+    assert rows(driver.table.rows()) == Counter([(1,), (2,)])
+
+
+def test_a_commit_that_does_not_say_what_it_did_is_no_loss(topic: Topic, target: str) -> None:
+    """Delta's protocol has other writers leave that out."""
+    schema = table(topic.name, ID)
+    topic.write(*(change("c", 10 * n, after={"id": n}) for n in (1, 2)))
+    driver = Driver(topic, target, "delta", schema)
+    driver.apply(0, 1)
+    [folder] = topic.spark.sql(f"DESCRIBE DETAIL {driver.table.name}").select("location").collect()
+    entry = Path(url2pathname(urlparse(folder[0]).path)) / "_delta_log"
+    entry /= f"{driver.table.version() + 1:020d}.json"
+    entry.write_text('{"txn":{"appId":"another","version":1,"lastUpdated":1}}\n')
+    Driver(topic, target, "delta", schema).apply(1, 2)
     assert rows(driver.table.rows()) == Counter([(1,), (2,)])
 
 
