@@ -50,11 +50,6 @@ class ResumePoint:
         primary = None if standby else system
         check_server(primary, system.wal_end, self.relayed_lsn, timeline, began_at(self.system))
 
-    def check_slot(self, slot: Slot, name: str) -> None:
-        """Refuse a slot that the server has invalidated. Raises GapError."""
-        if (why := slot.lost_because) is not None:
-            raise GapError(f"slot {name} is lost, {why}; {BEGIN_ANEW}")
-
     def seen(self, slot: Slot) -> None:
         """Note whether another process reads the slot now."""
         if slot.active_pid not in (None, self._walsender_pid):

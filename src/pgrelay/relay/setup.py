@@ -123,6 +123,12 @@ def check_kind(slot: Slot, name: str, database: str) -> None:
         )
 
 
+def check_not_lost(slot: Slot, name: str) -> None:
+    """Raises GapError if the server has invalidated the slot."""
+    if (why := slot.lost_because) is not None:
+        raise GapError(f"slot {name} is lost, {why}; {BEGIN_ANEW}")
+
+
 def check_free(slot: Slot, name: str) -> None:
     """Raises SetupError if somebody reads the slot."""
     if slot.active_pid is not None:

@@ -43,7 +43,7 @@ from pgrelay.relay.resume_point import ResumePoint
 from pgrelay.relay.server import Server
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import check_own, check_same, make_slot, prepare, waited_for
+from pgrelay.relay.setup import check_not_lost, check_own, check_same, make_slot, prepare, waited_for
 from pgrelay.relay.spooling import open_spool, spool_of
 from pgrelay.relay.stored_position import open_positions, refuse_new_slot
 from pgrelay.relay.supply import Supply
@@ -153,7 +153,7 @@ class Starts:
             self._observer.creates_slot(config.source.slot, waits_for)
             slot = await make_slot(catalog, config.source, waits_for)
             self.made_slot = True
-        self.resume_point.check_slot(slot, config.source.slot)
+        check_not_lost(slot, config.source.slot)
         self.resume_point.seen(slot)
         # Before the stream: we are silent while we wait here, and the server would cut it.
         await sink.topics.learn()
