@@ -58,6 +58,7 @@ def _bindings(command: list[str]) -> Iterator[AclBinding]:
     parser = argparse.ArgumentParser()
     parser.add_argument("--add", action="store_true", required=True)
     parser.add_argument("--bootstrap-server", required=True)
+    parser.add_argument("--command-config", required=True)
     parser.add_argument("--allow-principal", required=True)
     parser.add_argument("--operation", action="append", required=True)
     parser.add_argument("--resource-pattern-type", default="literal")

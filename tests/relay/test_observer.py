@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
-from pgrelay.errors import KafkaUnavailable, SourceUnavailable
+from pgrelay.errors import KafkaUnavailable, SourceUnavailable, SpoolError
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import SlotWal
 from pgrelay.relay.observer import Observer
@@ -65,7 +65,8 @@ def spool_failed(observer: Observer, health: Health, tmp_path: Path) -> None:
     session = SpoolSession(tmp_path / "failed", range(10, 20), range(20, 35))
     observer.begins(session)
     health.waiting("the disk is full")
-    observer.spool_failed(session)
+    for _ in range(3):
+        observer.ended(session, SpoolError("the disk is full"))
 
 
 @pytest.mark.usefixtures("spool_failed")

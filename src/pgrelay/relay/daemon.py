@@ -234,8 +234,6 @@ class Daemon:
             self._goal.begins(session)
         try:
             failure = await self._run(session)
-            if isinstance(failure, SpoolError):
-                self._observer.spool_failed(session)
             self._observer.ended(session, failure)
             self._was_careful, self._read_lsn = session.careful, session.ledger.server_lsn
             if failure is not None:

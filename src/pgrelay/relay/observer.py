@@ -5,6 +5,7 @@ from typing import Final, NamedTuple, Self
 
 import structlog
 
+from pgrelay.errors import SpoolError
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import SlotWal
 from pgrelay.relay.session import Session
@@ -73,10 +74,6 @@ class Observer:
         """No session has got past the point at which the spool's disk last failed."""
         return self._spool_failed_at is not None
 
-    def spool_failed(self, session: Session) -> None:
-        """Until a session gets past this point, each is only another try, and nothing flows."""
-        self._spool_failed_at = _Progress.of(session)
-
     @property
     def trying(self) -> bool:
         """The last sessions got nowhere: until one does, what ended them still holds, and nothing flows."""
@@ -93,8 +90,13 @@ class Observer:
             self._show()
 
     def ended(self, session: Session, failure: Exception | None) -> None:
-        """A session has ended: by `failure`, or because it was asked to."""
-        if failure is None or self._settled(session):
+        """A session has ended: by `failure`, or because it was asked to.
+
+        After a failure of the spool's disk, each session is only another try until one gets past this point.
+        """
+        if isinstance(failure, SpoolError):
+            self._spool_failed_at, self._soon = _Progress.of(session), 0
+        elif failure is None or self._settled(session):
             self._soon = 0
         else:
             self._soon, self._reason = self._soon + 1, str(failure)
