@@ -372,3 +372,14 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
+
+
+def test_the_first_position_enters_even_where_the_stream_began_but_none_twice() -> None:
+    """A server that is idle names no other, and Kafka may not have this one yet."""
+    ledger = Ledger(0x100)
+    ledger.seen(0x100)
+    assert ledger.reached(0x100) is not None
+    ledger.advance()
+    assert ledger.reached(0x100) is None
+    ledger.seen(0x200)
+    assert ledger.reached(0x200) is not None

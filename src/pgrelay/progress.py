@@ -55,6 +55,8 @@ class Ledger:
         self.ended_lsn = flush_lsn
         self._most = most
         self._queue: deque[InFlight] = deque()
+        # A position has.
+        self._entered = False
         self._current: InFlight | None = None
 
     @property
@@ -107,16 +109,19 @@ class Ledger:
         self._check(end_lsn)
         self._current.end_lsn = end_lsn
         self._current = None
+        self._entered = True
         self.ended_lsn = max(self.ended_lsn, end_lsn)
 
     def reached(self, lsn: int) -> InFlight | None:
         """Enter a position with nothing to deliver.
 
-        Ignored (None) while a transaction is coming in, or if it is no further than the last.
+        Ignored (None) while a transaction is coming in, or if it is no further than what has entered. So the
+        first one enters even where the stream began: Kafka may not have that position yet.
         """
-        if self._current is not None or lsn <= self.ended_lsn:
+        if self._current is not None or (self._entered and lsn <= self.ended_lsn):
             return None
         self._check(lsn)
+        self._entered = True
         self.ended_lsn = max(self.ended_lsn, lsn)
         tail = self._queue[-1] if self._queue else None
         if tail is not None and tail.commit_us is None:

@@ -125,6 +125,8 @@ def test_a_request_that_was_given_up_and_repeated_is_no_loss() -> None:
     assert isinstance(slow, KafkaUnavailable)
     assert str(slow).endswith("; raise socket.timeout.ms in sink.kafka, or the quota")
     assert "lost" not in str(slow)
+    long_before = text.replace("4127ms", "604800000ms")
+    assert LOST in str(delivery_error(KafkaError(KafkaError._FATAL, long_before), "app.t", 0))
 
 
 @pytest.mark.parametrize(

@@ -127,3 +127,9 @@ async def test_a_standby_that_has_not_reached_the_position_is_waited_for() -> No
 
 async def test_the_timeline_of_a_standby_is_not_checked() -> None:
     await upstream(timeline=None).check(Position(LEFT + 1, timeline=1))
+
+
+async def test_a_slot_that_was_moved_is_told_before_a_history_that_is_missing() -> None:
+    """The cure of the latter would hide what the slot has passed over."""
+    with pytest.raises(GapError, match="the slot was moved or re-created"):
+        await upstream(timeline=3, history=None).check(Position(SLOT - 1, timeline=2))

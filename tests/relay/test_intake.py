@@ -60,7 +60,8 @@ class Reading(Intake):
     """Reads from a server that sends these."""
 
     def __init__(self, *reads: list[bytes]) -> None:
-        source, ledger = FakeSource(*reads), Ledger()
+        source = self.source = FakeSource(*reads)
+        ledger = Ledger()
         self.assembler = FakeAssembler()
         self.confirmations = FakeConfirmations(source, ledger)
         self.silence = Silence()
@@ -126,3 +127,12 @@ def test_a_server_that_is_silent_is_asked_for_an_answer(clock: Clock) -> None:
     clock.now += 5
     reading.frames()
     assert reading.confirmations.asks == 1, "it was heard meanwhile"
+
+
+def test_a_part_of_a_large_message_breaks_the_silence(clock: Clock) -> None:
+    reading = Reading(*[[]] * 20)
+    for _ in range(20):
+        clock.now += 5
+        reading.source.heard = True
+        reading.frames()
+    assert reading.confirmations.asks == 0

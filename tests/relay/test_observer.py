@@ -171,3 +171,18 @@ def test_a_session_that_has_lasted_may_end_without_doubt_about_the_next(
         watch(observer, session, clock, 60)
         observer.ended(session, SourceUnavailable("Postgres cut the connection"))
         assert health.ready
+
+
+def test_neither_recovery_nor_a_slow_end_makes_a_session_a_stream(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    for _ in range(3):
+        session = FakeSession(recovering=True)
+        observer.begins(session)
+        watch(observer, session, clock, 12)
+        assert not health.ready
+        session.delivery.recovering = False
+        watch(observer, session, clock, 1)
+        clock.now += 30
+        observer.ended(session, KafkaUnavailable("our clock differs"))
+    assert observer.trying

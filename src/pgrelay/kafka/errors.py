@@ -1,5 +1,6 @@
 """What Kafka's errors mean for us: which can be retried, which a user can cure, which refuse a record."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -147,8 +148,10 @@ _DESYNCHRONIZED: Final = (
     "the topic may have lost acknowledged records, for example by an unclean leader election; copy its "
     "tables again"
 )
-# What it means if we have given a request up just before: librdkafka then names that error too.
-_GIVEN_UP: Final = "last partition error _TIMED_OUT"
+# What it means if we have given a request up just before: librdkafka names the partition's last error, and
+# when that was.
+_GIVEN_UP: Final = re.compile(r"last partition error _TIMED_OUT \([^()]*?(\d+)ms ago\)")
+_JUST_BEFORE_MS: Final = 120_000
 _TOO_SLOW: Final = (
     "Kafka was too slow, or throttles us by a quota, so that a request was given up and sent again; raise "
     "socket.timeout.ms in sink.kafka, or the quota"
@@ -160,7 +163,8 @@ def desynchronized(error: KafkaError) -> str | None:
     text = error.str()
     if error.code() != KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER and "sequence desynchronization" not in text:
         return None
-    return _TOO_SLOW if _GIVEN_UP in text else _DESYNCHRONIZED
+    given_up = _GIVEN_UP.search(text)
+    return _TOO_SLOW if given_up is not None and int(given_up[1]) <= _JUST_BEFORE_MS else _DESYNCHRONIZED
 
 
 def denied(error: KafkaError) -> bool:

@@ -50,13 +50,15 @@ class Source:
     """One replication connection. Every method raises SourceUnavailable when the server goes.
 
     `walsender_pid` is as in the server's own views. `server_started_us` is when the server was started, in
-    microseconds since 1970: it differs between two servers of a cluster.
+    microseconds since 1970: it differs between two servers of a cluster. `heard`: bytes have come, if only a
+    part of a message, since whoever reads this set it to false.
     """
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self.walsender_pid = 0
         self.server_started_us = 0
+        self.heard = False
         self._connection: psycopg.AsyncConnection[tuple[Any, ...]]
         self._pgconn: pq.abc.PGconn
         self._readable = asyncio.Event()
@@ -185,7 +187,7 @@ class Source:
         loop = asyncio.get_running_loop()
         # Registered only now: while nothing is read, waiting bytes would make the loop spin.
         try:
-            loop.add_reader(self._socket, self._readable.set)
+            loop.add_reader(self._socket, self._arrived)
         except OSError as error:
             raise SourceUnavailable("Postgres cut the connection") from error
         try:
@@ -196,6 +198,10 @@ class Source:
         finally:
             loop.remove_reader(self._socket)
             self._readable.clear()
+
+    def _arrived(self) -> None:
+        self.heard = True
+        self._readable.set()
 
     def wake(self) -> None:
         """End a `wait_readable` early."""

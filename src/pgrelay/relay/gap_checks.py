@@ -39,9 +39,9 @@ class Upstream:
         Raises StandbyNotReady if the server is a standby that has not replayed that far yet; PositionError if
         only the history of its timeline could tell, and the server lacks it.
         """
-        wal_end = await self.wal_end()
-        check_server(self.primary, wal_end, position.reaches, position.timeline, position.timeline_began)
+        check_end(self.primary, await self.wal_end(), position.reaches, position.timeline)
         check_skips_nothing(self.slot_lsn, position.lsn)
+        check_history(self.primary, position.reaches, position.timeline, position.timeline_began)
 
     async def check_further(self, kept: Position | None, known: Position | None) -> None:
         """Check Kafka's position, `kept`, or what this process has delivered, `known`: the higher of them.
@@ -53,18 +53,23 @@ class Upstream:
             await self.check(further)
 
 
-def check_server(
-    primary: System | None, wal_end: int, relayed_lsn: int, timeline: int | None, began: int | None
-) -> None:
-    """Refuse a server that is not the one, or its heir, from which we have relayed up to `relayed_lsn`.
+def check_end(primary: System | None, wal_end: int, relayed_lsn: int, timeline: int | None) -> None:
+    """Refuse a server whose WAL ends before what was relayed, or whose timeline was left before that.
 
-    `primary` is None if it is a standby. `timeline` is the one that we relayed from, None if a standby's, and
-    `began` where it branched off, if known. Raises GapError, StandbyNotReady, PositionError.
+    `primary` is None if it is a standby; `timeline` is the one that we relayed from, None if a standby's.
+    Raises GapError, StandbyNotReady.
     """
     if primary is not None and timeline is not None:
         # Before the end of its WAL: by that, an old primary would pass for one restored from a backup.
         check_timeline(timeline, relayed_lsn, primary)
     check_reached(relayed_lsn, wal_end, standby=primary is None)
+
+
+def check_history(primary: System | None, relayed_lsn: int, timeline: int | None, began: int | None) -> None:
+    """Refuse a server that never received all that was relayed. Arguments are those of `check_end`.
+
+    `began` is where the timeline branched off, None if unknown. Raises GapError, PositionError.
+    """
     if primary is not None and timeline is not None:
         check_received(timeline, began, relayed_lsn, primary)
 

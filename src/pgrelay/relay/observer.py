@@ -55,7 +55,7 @@ class Observer:
         self._wal_end = 0
         self._recovering = False
         self._spool_failed_at: _Progress | None = None
-        self._began_at, self._began_lsn = 0.0, 0
+        self._began_at, self._turned_at, self._began_lsn = 0.0, 0.0, 0
         # How many sessions have ended soon, and what ended the last of them.
         self._soon, self._reason = 0, ""
 
@@ -81,13 +81,11 @@ class Observer:
 
     def begins(self, session: Session) -> None:
         """The stream flows from now on, or once it is known what was delivered."""
-        self._began_at, self._began_lsn = time.monotonic(), session.ledger.flush_lsn
+        self._began_at = self._turned_at = time.monotonic()
+        self._began_lsn = session.ledger.flush_lsn
         self._recovering = session.guarantee.recovering
         self._stalls.begins(answered=False)
-        if self._recovering and not self.trying:
-            self._health.waiting("learning from Kafka what was delivered")
-        else:
-            self._show()
+        self._show()
 
     def ended(self, session: Session, failure: Exception | None) -> None:
         """A session has ended: by `failure`, or because it was asked to.
@@ -102,9 +100,9 @@ class Observer:
             self._soon, self._reason = self._soon + 1, str(failure)
 
     def _settled(self, session: Session) -> bool:
-        """Whether a session has got further, or lasts."""
-        further = session.ledger.flush_lsn > self._began_lsn
-        return further or time.monotonic() - self._began_at >= _SETTLED_S
+        """Whether a session has got further, or has lasted, its recovery and its end apart."""
+        lasted = not self._recovering and self._turned_at - self._began_at >= _SETTLED_S
+        return lasted or session.ledger.flush_lsn > self._began_lsn
 
     def _show(self) -> None:
         if self.spool_failing:
@@ -112,6 +110,8 @@ class Observer:
             return
         if self.trying:
             self._health.waiting(self._reason)
+        elif self._recovering:
+            self._health.waiting("learning from Kafka what was delivered")
         elif self._stalls.shown is not None:
             self._health.waiting(self._stalls.shown)  # a new stream from Postgres is no acknowledgement
         else:
@@ -120,11 +120,12 @@ class Observer:
     def turned(self, session: Session) -> None:
         if self._recovering and not session.guarantee.recovering:
             self._recovering = False
+            self._began_at = time.monotonic()
             self._stalls.begins(answered=True)
             self._show()
         if self._spool_failed_at is not None:
             self._watch_spool(session, self._spool_failed_at)
-        now = time.monotonic()
+        self._turned_at = now = time.monotonic()
         if now >= self._publish_at:
             self._publish_at = now + _PUBLISH_EVERY_S
             self.publish(session)

@@ -4,7 +4,7 @@ from pgrelay.errors import BEGIN_ANEW, GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Position
 from pgrelay.postgres.catalog import Slot
 from pgrelay.postgres.source import System
-from pgrelay.relay.gap_checks import began_at, check_server, check_skips_nothing, unpromoted
+from pgrelay.relay.gap_checks import began_at, check_end, check_history, check_skips_nothing, unpromoted
 
 
 class ResumePoint:
@@ -48,7 +48,8 @@ class ResumePoint:
             raise unpromoted("and we have streamed from its primary")
         timeline = None if self._standby else self.system.timeline
         primary = None if standby else system
-        check_server(primary, system.wal_end, self.relayed_lsn, timeline, began_at(self.system))
+        check_end(primary, system.wal_end, self.relayed_lsn, timeline)
+        check_history(primary, self.relayed_lsn, timeline, began_at(self.system))
 
     def seen(self, slot: Slot) -> None:
         """Note whether another process reads the slot now."""

@@ -25,7 +25,7 @@ _PURGED_AT_ONCE: Final = 10
 
 class ServerPoll:
     """`wal` is what the server last said about its WAL and the slot; `published` is the tables whose rows it
-    then sent. Both are None before the first answer.
+    then sent. Both are None before the first answer. `asked_at`: when it was asked for `wal`, monotonic.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class ServerPoll:
     ) -> None:
         """`wake` is called at the end of each poll."""
         self.wal: SlotWal | None = None
+        self.asked_at = 0.0
         self.published: PublishedTables | None = None
         self._catalog = catalog
         self._slot = slot
@@ -84,7 +85,9 @@ class ServerPoll:
         await cancelled(self._task)
 
     async def _ask(self, relayed_lsn: int) -> None:
+        asked_at = time.monotonic()
         self.wal = await self._catalog.slot_wal(self._slot)
+        self.asked_at = asked_at
         await self._publications.check(self._catalog, relayed_lsn)
         self.published = await self._publications.tables(self._catalog) or self.published
         await self._renames.ask(self._catalog)

@@ -21,39 +21,42 @@ class Silence:
     """How long a stream has been silent while we listened to it."""
 
     def __init__(self) -> None:
-        self._began = self._read = self._asked = time.monotonic()
-        self._waits_since: float | None = None
+        self._began = self._read = time.monotonic()
+        # When the server was first asked since then, and last; and when it first said that it waits.
+        self._question: float | None = None
+        self._asked = self._began
+        self._waited: float | None = None
 
     def broken(self) -> None:
-        """Something has come."""
+        """Something has come, or may have come while we did not listen."""
         self._began = self._read = time.monotonic()
-        self._waits_since = None
+        self._question = self._waited = None
 
     def must_ask(self) -> bool:
         """Call if there was nothing to read. Whether to ask the server now for an answer."""
         now = time.monotonic()
         if now - self._read > _READ_EVERY_S:
-            self._began, self._waits_since = now, None
+            self.broken()
         self._read = now
         if now - max(self._began, self._asked) < _ASK_EVERY_S:
             return False
         self._asked = now
+        self._question = now if self._question is None else self._question
         return True
 
-    def check(self, walsender_waits: bool) -> None:
+    def check(self, walsender_waits: bool, asked_at: float) -> None:
         """Raise SourceUnavailable if the server has answered, and we never got it.
 
-        `walsender_waits`: it has nothing to do, as the server says on another connection.
+        `walsender_waits`: it has nothing to do, as the server says that was asked elsewhere, at `asked_at`.
+        Only what was asked after the question counts, and twice, some time apart.
         """
         now = time.monotonic()
-        listening = now - self._read <= _READ_EVERY_S
-        if not (walsender_waits and listening and self._asked > self._began):
-            self._waits_since = None
-            return
-        if self._waits_since is None:
-            self._waits_since = now
-        if now - self._waits_since >= _ASK_EVERY_S and now - self._began >= _LOST_AFTER_S:
-            raise SourceUnavailable(
-                f"nothing has come from Postgres for {_LOST_AFTER_S:g} s, not even an answer, though its "
-                "walsender is idle: something in between loses what it sends"
-            )
+        if not walsender_waits or now - self._read > _READ_EVERY_S:
+            self._waited = None
+        elif self._question is not None and asked_at > self._question:
+            self._waited = asked_at if self._waited is None else self._waited
+            if asked_at - self._waited >= _ASK_EVERY_S and now - self._began >= _LOST_AFTER_S:
+                raise SourceUnavailable(
+                    f"nothing has come from Postgres for {_LOST_AFTER_S:g} s, not even an answer, though its "
+                    "walsender is idle: something in between loses what it sends"
+                )
