@@ -26,7 +26,6 @@ from tests.integration.faults.once import (
     replaced,
 )
 from tests.integration.faults.outcomes import LOST, UNDELIVERABLE, WAITING, WRONG, last_words
-from tests.integration.faults.own_servers import own_postgres
 from tests.integration.faults.slots import cut_stream, exists, wait_free
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
@@ -107,21 +106,6 @@ def test_a_slot_dropped_while_no_relay_ran_is_not_silently_replaced(stopped: Rel
     stopped.database.execute("INSERT INTO t VALUES (1)")
     assert f"slot {stopped.prefix} is gone" in last_words(stopped.start(), LOST)
     assert not exists(stopped.database, stopped.prefix)
-
-
-@own_postgres()
-def test_a_slot_lost_before_the_first_row_is_not_silently_replaced(
-    server: Postgres, database: Database, new_relay: NewRelay, delivery: str
-) -> None:
-    """Row 10: an idle server names no LSN but the slot's, and that is a position too."""
-    database.execute(TABLE)
-    relay = exactly_once(new_relay, sink={"delivery": delivery}).start().wait_streaming()
-    relay.wait_for(lambda: relay.read(offsets_topic(relay)) != [], "a position")
-    assert relay.stop() == 0
-    wait_free(database, relay.prefix)
-    database.execute(f"SELECT pg_drop_replication_slot('{relay.prefix}')")
-    database.execute("INSERT INTO t VALUES (1)")
-    assert f"slot {relay.prefix} is gone" in last_words(relay.start(), LOST)
 
 
 @pytest.mark.parametrize("left", [True, False], ids=["re-created", "dropped"])

@@ -14,7 +14,7 @@ from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import LOST, WAITING, last_words
 from tests.integration.faults.own_servers import own_postgres
-from tests.integration.faults.slots import cut_off, exists
+from tests.integration.faults.slots import cut_off, exists, wait_free
 from tests.integration.relays import Relay
 from tests.integration.waiting import wait_until
 
@@ -158,3 +158,19 @@ def ended_by_checkpoint(database: Database, slot: str) -> bool:
             "SELECT invalidation_reason FROM pg_replication_slots WHERE slot_name = %s", [slot]
         ).fetchone()
     return row == ("idle_timeout",)
+
+
+@own_postgres()
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_slot_lost_before_the_first_row_is_not_silently_replaced(
+    server: Postgres, database: Database, new_relay: NewRelay, delivery: str
+) -> None:
+    """Row 10: an idle server names no LSN but the slot's, and that is a position too."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay = new_relay(sink={"delivery": delivery}).start().wait_streaming()
+    relay.wait_for(lambda: relay.read(f"{relay.prefix}.offsets") != [], "a position")
+    assert relay.stop() == 0
+    wait_free(database, relay.prefix)
+    database.execute(f"SELECT pg_drop_replication_slot('{relay.prefix}')")
+    database.execute("INSERT INTO t VALUES (1)")
+    assert f"slot {relay.prefix} is gone" in last_words(relay.start(), LOST)
