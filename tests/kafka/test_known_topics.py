@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import BY_KEY, EVERY, Record
-from pgrelay.errors import SetupError
+from pgrelay.errors import KafkaUnavailable, SetupError
 from pgrelay.kafka.known_topics import Ask, KnownTopics
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:1"}
@@ -31,6 +31,9 @@ class Cluster:
         self.asked: list[str | None] = []
         self.tried: list[list[str]] = []
         self._errors = errors or {}
+        # How often leaders do not answer yet, and by what.
+        self.unled: list[int] = []
+        self.ends_asked: list[list[tuple[str, int]]] = []
 
     async def ask(self, only: str | None) -> SimpleNamespace:
         self.asked.append(only)
@@ -55,6 +58,20 @@ class Cluster:
         assert not validate_only
         self.tried.append([new.topic for new in wanted])
         return {new.topic: self._made(new) for new in wanted}
+
+    def list_offsets(
+        self, wanted: dict[TopicPartition, OffsetSpec], request_timeout: float
+    ) -> dict[TopicPartition, "Future[None]"]:
+        self.ends_asked.append(sorted((each.topic, each.partition) for each in wanted))
+        return {each: self._led() for each in wanted}
+
+    def _led(self) -> "Future[None]":
+        led: Future[None] = Future()
+        if self.unled:
+            led.set_exception(KafkaException(KafkaError(self.unled.pop(0))))
+        else:
+            led.set_result(None)
+        return led
 
     def _made(self, new: NewTopic) -> "Future[None]":
         made: Future[None] = Future()
@@ -94,6 +111,34 @@ def test_only_missing_topics_are_created() -> None:
     asyncio.run(topics.require_all(["c", "a", "b", "c"]))
     assert cluster.tried == [["b", "c"]]
     assert (spread(topics, "a"), spread(topics, "b")) == ([0, 1, 2], [0, 1])
+
+
+def test_new_partitions_are_waited_for_until_their_leaders_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is produced before that can be lost, although it is acknowledged."""
+    monkeypatch.setattr("pgrelay.kafka.known_topics._LEADER_RETRY_S", 0)
+    cluster = Cluster()
+    cluster.unled = [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION]
+    topics = known(cluster)
+    asyncio.run(topics.require_all(["a", "b"]))
+    assert cluster.ends_asked[0] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert len(cluster.ends_asked[1]) == 2
+    assert len(cluster.ends_asked) == 2
+
+
+def test_leaders_that_do_not_come_are_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgrelay.kafka.known_topics._LEADER_RETRY_S", 0)
+    monkeypatch.setattr("pgrelay.kafka.known_topics._CREATE_TIMEOUT_S", 0.2)
+    cluster = Cluster()
+    cluster.unled = [KafkaError.LEADER_NOT_AVAILABLE] * 1_000_000
+    with pytest.raises(KafkaUnavailable, match="topic a exists, but has no leader yet"):
+        asyncio.run(known(cluster).require("a"))
+
+
+def test_leaders_that_we_may_not_ask_are_not_waited_for() -> None:
+    cluster = Cluster()
+    cluster.unled = [KafkaError.TOPIC_AUTHORIZATION_FAILED] * 2
+    asyncio.run(known(cluster).require("a"))
+    assert len(cluster.ends_asked) == 1
 
 
 def test_missing_topics_are_created_in_requests_of_at_most_500() -> None:

@@ -4,18 +4,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import EVERY, Record
-from pgrelay.errors import PgrelayError, SetupError, Verdict, verdict
+from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, verdict
 from pgrelay.kafka.errors import too_few_brokers, uncreated, unheard
-from pgrelay.kafka.topics import TopicOf, create, new_topic, portions
+from pgrelay.kafka.topics import TopicOf, create, new_topic, portions, unled
 
 _CREATE_TIMEOUT_S: Final = 30.0
 _CREATE_RETRY_S: Final = 0.2
+_LEADER_RETRY_S: Final = 0.02
 
 # Asks the cluster for the metadata of all topics, or of one.
 Ask = Callable[[str | None], Awaitable[ClusterMetadata]]
@@ -75,6 +76,7 @@ class KnownTopics:
         if self._config.create_topics:
             for portion in portions(wanted):
                 await self._create(portion)
+                await self._await_leaders([new.topic for new in portion])
             return
         # They may have been created since we last asked.
         self._partitions = await self._counts()
@@ -115,6 +117,21 @@ class KnownTopics:
             if topic not in self._partitions and await self._is_unheard(topic):
                 failures[topic] = unheard(topic)
         return failures
+
+    async def _await_leaders(self, topics: list[str]) -> None:
+        """Return once each partition of the topics, which may be new, is answered for by its leader.
+
+        Before that, a broker can lose the first batches of a producer, and acknowledge them all the same.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _CREATE_TIMEOUT_S
+        # Those that are hidden from us have none.
+        counts = {name: self._partitions.get(name, 0) for name in topics}
+        waiting = {TopicPartition(name, part) for name in topics for part in range(counts[name])}
+        while waiting := await unled(self._admin, waiting):
+            if loop.time() > deadline:
+                raise KafkaUnavailable(f"topic {next(iter(waiting)).topic} exists, but has no leader yet")
+            await asyncio.sleep(_LEADER_RETRY_S)
 
     async def _has_enough_brokers(self) -> bool:
         """Whether the cluster has as many brokers as a topic is to have replicas, even if some are away."""

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, Literal
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
+from pgrelay.kafka.errors import UNAUTHORIZED
 
 TopicOf = Literal["rows", "schemas", "transactions", "offsets", "messages", "dead letters"]
 
@@ -27,6 +28,8 @@ _EACH_COUNTS: Final[frozenset[TopicOf]] = frozenset({"messages", "transactions"}
 _SAFETY: Final = ("min.insync.replicas", "unclean.leader.election.enable")
 
 _OPTIONS_REFUSED: Final = frozenset({KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG})
+
+_ASK_TIMEOUT_S: Final = 8.0
 
 # Controllers refuse a request for over 10,000 partitions; those of 3.x also one for as many metadata records.
 _MOST_PARTITIONS: Final = 1_000
@@ -108,3 +111,23 @@ async def create(
     if again:
         refusals |= await create(admin, again, timeout_s, validate_only=validate_only)
     return refusals
+
+
+async def unled(admin: AdminClient, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Those of the partitions whose leader does not answer for them, now; it is asked for their ends.
+
+    One that we may not ask about is not among them: the producer's error then says which right we lack.
+    """
+    latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    specs = dict.fromkeys(partitions, latest)
+    if not specs:
+        return set()
+    answers = admin.list_offsets(specs, request_timeout=_ASK_TIMEOUT_S)
+    found = set()
+    for partition, future in answers.items():
+        try:
+            await asyncio.wrap_future(future)
+        except KafkaException as error:
+            if error.args[0].code() not in UNAUTHORIZED:
+                found.add(TopicPartition(partition.topic, partition.partition))
+    return found
