@@ -46,3 +46,13 @@ def test_nor_does_an_error_that_was_being_dealt_with() -> None:
     with pytest.raises(KafkaException):
         fail()
     assert producers() == before
+
+
+def test_a_failure_that_the_client_has_forgotten_is_one_of_the_producers() -> None:
+    """Seen on a loaded machine: what took in a report had cleared the exception."""
+
+    def poll(timeout_s: float) -> int:
+        raise SystemError("<built-in method poll> returned NULL without setting an exception")
+
+    with pytest.raises(KafkaException, match="the producer has failed for good"):
+        take_reports(poll, 0)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
@@ -36,6 +37,14 @@ def make_anew(handmade: HandmadeRelay, table: str, *ids: int) -> None:
     delete_topic(handmade.bootstrap, topic)
     create_topic(handmade.bootstrap, topic)
     handmade.write(table, *(change("c", 20 + number, after={"id": number}) for number in ids))
+
+
+def kept_by_now(checkpoint: Checkpoint) -> dict[str, str]:
+    """The ids; none in the moment in which the mirror replaces them."""
+    try:
+        return checkpoint.topic_ids()
+    except Py4JJavaError:
+        return {}
 
 
 def test_a_recreated_topic_is_not_read_from_the_old_ones_end(
@@ -106,7 +115,7 @@ def test_ids_of_topics_created_while_the_query_runs_are_kept(
     with handmade.mirroring(targets, options={"kafka.metadata.max.age.ms": "500"}) as query:
         topic = handmade.table("b", ID)
         handmade.write("b", change("c", 10, after={"id": 1}))
-        wait_until(lambda: topic in checkpoint.topic_ids(), "the id of the new topic")
+        wait_until(lambda: topic in kept_by_now(checkpoint), "the id of the new topic")
         query.processAllAvailable()
     make_anew(handmade, "b", 2, 3)
     with pytest.raises(SetupError, match=rf"^{topic}: deleted and re-created"):
