@@ -10,12 +10,14 @@ from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import EVERY, Record
-from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, verdict
+from pgrelay.errors import PgrelayError, SetupError, Verdict, verdict
 from pgrelay.kafka.errors import too_few_brokers, uncreated, unheard
 from pgrelay.kafka.topics import TopicOf, create, new_topic, portions, unled
 
 _CREATE_TIMEOUT_S: Final = 30.0
 _CREATE_RETRY_S: Final = 0.2
+# The admin client sometimes gets no answer although there is a leader: the wait is no condition.
+_LEADER_TIMEOUT_S: Final = 4.0
 _LEADER_RETRY_S: Final = 0.02
 
 # Asks the cluster for the metadata of all topics, or of one.
@@ -119,18 +121,16 @@ class KnownTopics:
         return failures
 
     async def _await_leaders(self, topics: list[str]) -> None:
-        """Return once each partition of the topics, which may be new, is answered for by its leader.
+        """Return once each partition of the topics, which may be new, is answered for by its leader, or soon.
 
         Before that, a broker can lose the first batches of a producer, and acknowledge them all the same.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _CREATE_TIMEOUT_S
+        deadline = loop.time() + _LEADER_TIMEOUT_S
         # Those that are hidden from us have none.
         counts = {name: self._partitions.get(name, 0) for name in topics}
         waiting = {TopicPartition(name, part) for name in topics for part in range(counts[name])}
-        while waiting := await unled(self._admin, waiting):
-            if loop.time() > deadline:
-                raise KafkaUnavailable(f"topic {next(iter(waiting)).topic} exists, but has no leader yet")
+        while (waiting := await unled(self._admin, waiting)) and loop.time() < deadline:
             await asyncio.sleep(_LEADER_RETRY_S)
 
     async def _has_enough_brokers(self) -> bool:
