@@ -130,7 +130,7 @@ class KnownTopics:
         # Those that are hidden from us have none.
         counts = {name: self._partitions.get(name, 0) for name in topics}
         waiting = {TopicPartition(name, part) for name in topics for part in range(counts[name])}
-        while (waiting := await unled(self._admin, waiting)) and loop.time() < deadline:
+        while (waiting := await unled(self._admin, waiting)) and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_LEADER_RETRY_S)
 
     async def _has_enough_brokers(self) -> bool:
