@@ -20,7 +20,11 @@ class FakeSource(Source):
 
     def __init__(self, *reads: list[bytes]) -> None:
         super().__init__("")
+        self.hears = False
         self._reads = list(reads)
+
+    def take_heard(self) -> bool:
+        return self.hears
 
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
         if not self._reads:
@@ -133,6 +137,6 @@ def test_a_part_of_a_large_message_breaks_the_silence(clock: Clock) -> None:
     reading = Reading(*[[]] * 20)
     for _ in range(20):
         clock.now += 5
-        reading.source.heard = True
+        reading.source.hears = True
         reading.frames()
     assert reading.confirmations.asks == 0

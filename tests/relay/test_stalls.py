@@ -34,6 +34,12 @@ def stalled(observer: Observer, clock: Clock, *, committing: bool) -> FakeSessio
     return session
 
 
+def flow(observer: Observer, session: FakeSession, clock: Clock) -> None:
+    """A second in which Kafka takes another record."""
+    session.acknowledge()
+    watch(observer, session, clock, 1)
+
+
 def test_a_successful_commit_ends_a_stall_even_if_nothing_follows(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
@@ -80,13 +86,11 @@ def test_a_position_that_waits_long_is_a_stall_even_if_rows_flow(
     session.send()
     with capture_logs() as logs:
         for session.position.waits_s in range(1, 61):
-            session.acknowledge()
-            watch(observer, session, clock, 1)
+            flow(observer, session, clock)
             assert health.ready == (session.position.waits_s <= 30)
         assert "no answer about the position for 30 s; the slot does not move" in (health.reason or "")
         session.position.waits_s = 0
-        session.acknowledge()
-        watch(observer, session, clock, 1)
+        flow(observer, session, clock)
     assert health.ready
     assert [event["log_level"] for event in logs] == ["warning", "info"]
 
@@ -104,13 +108,11 @@ def test_a_partition_that_accepts_nothing_is_a_stall_even_if_others_flow(
         for seconds in range(1, 71):
             if seconds == 10:
                 stuck.acknowledged = 1
-            session.acknowledge()
-            watch(observer, session, clock, 1)
+            flow(observer, session, clock)
             assert health.ready == (seconds <= 40)
         assert "no answer about the oldest records for 30 s, but about others" in (health.reason or "")
         stuck.acknowledged = 2
-        session.acknowledge()
-        watch(observer, session, clock, 1)
+        flow(observer, session, clock)
     assert health.ready
     assert [event["log_level"] for event in logs] == ["warning", "info"]
 
@@ -124,8 +126,7 @@ def test_a_transaction_that_the_server_sends_slowly_is_no_stall(
     begun.records = begun.acknowledged = 2
     session.send()
     for _ in range(60):
-        session.acknowledge()
-        watch(observer, session, clock, 1)
+        flow(observer, session, clock)
         assert health.ready
 
 
@@ -294,8 +295,7 @@ def test_a_quota_that_is_used_up_is_told_at_once_but_rarely(
     with capture_logs() as logs:
         for _ in range(60):
             session.sink.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 4.6))
-            session.acknowledge()
-            watch(observer, session, clock, 1)
+            flow(observer, session, clock)
         assert health.ready
         session.sink.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 20.0))
         watch(observer, session, clock, 30)

@@ -252,19 +252,20 @@ def batch_error(
 
     `keyless`: the record that is to blame has no key.
     """
-    failure = delivery_error(error, topic, commit_lsn, key)
     if error.code() in _CHECKED and not keyless:
-        failure = failed_checks(topic, commit_lsn, key, f"{error.str()}: ")
+        failure: PgrelayError = failed_checks(topic, commit_lsn, key, error)
+    else:
+        failure = delivery_error(error, topic, commit_lsn, key)
     if isinstance(failure, RecordRefused):
         failure.by_broker, failure.keyless = True, keyless
     return failure
 
 
-def failed_checks(topic: str, commit_lsn: int, key: bytes | None = None, said: str = "") -> RecordRefused:
-    """The error for a record that a broker's checks refuse, though not for want of a key.
-
-    `said` is what the broker says, with a colon and a space.
-    """
+def failed_checks(
+    topic: str, commit_lsn: int, key: bytes | None = None, error: KafkaError | None = None
+) -> RecordRefused:
+    """The error for a record that a broker's checks refuse, though not for want of a key."""
+    said = "" if error is None else f"{error.str()}: "
     return _record_refused(topic, commit_lsn, key, f"{said}{_FAILED_CHECKS}")
 
 

@@ -128,8 +128,8 @@ class KnownTopics:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _LEADER_TIMEOUT_S
         # Those that are hidden from us have none.
-        counts = {name: self._partitions.get(name, 0) for name in topics}
-        waiting = {TopicPartition(name, part) for name in topics for part in range(counts[name])}
+        counts = ((name, self._partitions.get(name, 0)) for name in topics)
+        waiting = {TopicPartition(name, part) for name, count in counts for part in range(count)}
         while (waiting := await unled(self._admin, waiting)) and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_LEADER_RETRY_S)
 

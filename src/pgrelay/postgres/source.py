@@ -50,15 +50,14 @@ class Source:
     """One replication connection. Every method raises SourceUnavailable when the server goes.
 
     `walsender_pid` is as in the server's own views. `server_started_us` is when the server was started, in
-    microseconds since 1970: it differs between two servers of a cluster. `heard`: bytes have come, if only a
-    part of a message, since whoever reads this set it to false.
+    microseconds since 1970: it differs between two servers of a cluster.
     """
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self.walsender_pid = 0
         self.server_started_us = 0
-        self.heard = False
+        self._heard = False
         self._connection: psycopg.AsyncConnection[tuple[Any, ...]]
         self._pgconn: pq.abc.PGconn
         self._readable = asyncio.Event()
@@ -200,8 +199,13 @@ class Source:
             self._readable.clear()
 
     def _arrived(self) -> None:
-        self.heard = True
+        self._heard = True
         self._readable.set()
+
+    def take_heard(self) -> bool:
+        """Whether a `wait_readable` since the last call saw bytes, if only a part of a message."""
+        heard, self._heard = self._heard, False
+        return heard
 
     def wake(self) -> None:
         """End a `wait_readable` early."""

@@ -150,7 +150,7 @@ class Daemon:
             return
         self._failed = None  # it holds on to the session
         # Not in the handler: see kafka/reports.py.
-        if not isinstance(ended, TransientError | RecordRefused):
+        if verdict(ended) is Verdict.STOP and not isinstance(ended, RecordRefused):
             raise ended
         if self._stop.is_set():
             # The next run meets the trouble again, and has time to wait it out.
@@ -158,6 +158,7 @@ class Daemon:
         elif isinstance(ended, RecordRefused):
             await self._learn(ended)
         else:
+            assert isinstance(ended, TransientError), "the verdict of no other is to retry"
             await self._recover(ended)
 
     async def _learn(self, error: RecordRefused) -> None:

@@ -59,19 +59,14 @@ def check_end(primary: System | None, wal_end: int, relayed_lsn: int, timeline: 
     `primary` is None if it is a standby; `timeline` is the one that we relayed from, None if a standby's.
     Raises GapError, StandbyNotReady.
     """
-    if primary is not None and timeline is not None:
-        # Before the end of its WAL: by that, an old primary would pass for one restored from a backup.
-        check_timeline(timeline, relayed_lsn, primary)
+    # Before the end of its WAL: by that, an old primary would pass for one restored from a backup.
+    if primary is not None and timeline is not None and primary.timeline < timeline:
+        raise GapError(
+            f"the server is on timeline {primary.timeline}, but we have relayed up to "
+            f"{format_lsn(relayed_lsn)} of timeline {timeline}: it may be an old primary that a promoted "
+            f"standby replaced; point source.dsn at the new primary, or {BEGIN_ANEW}"
+        )
     check_reached(relayed_lsn, wal_end, standby=primary is None)
-
-
-def check_history(primary: System | None, relayed_lsn: int, timeline: int | None, began: int | None) -> None:
-    """Refuse a server that never received all that was relayed. Arguments are those of `check_end`.
-
-    `began` is where the timeline branched off, None if unknown. Raises GapError, PositionError.
-    """
-    if primary is not None and timeline is not None:
-        check_received(timeline, began, relayed_lsn, primary)
 
 
 def check_reached(relayed_lsn: int, wal_end: int, standby: bool) -> None:
@@ -115,23 +110,15 @@ def began_at(primary: System) -> int | None:
     return None if primary.history is None else primary.history.began_at(primary.timeline)
 
 
-def check_timeline(timeline: int, relayed_lsn: int, primary: System) -> None:
-    """Refuse a server whose timeline was left before what was relayed of `timeline`. Raises GapError."""
-    if primary.timeline < timeline:
-        raise GapError(
-            f"the server is on timeline {primary.timeline}, but we have relayed up to "
-            f"{format_lsn(relayed_lsn)} of timeline {timeline}: it may be an old primary that a promoted "
-            f"standby replaced; point source.dsn at the new primary, or {BEGIN_ANEW}"
-        )
-
-
-def check_received(timeline: int, began: int | None, relayed_lsn: int, primary: System) -> None:
-    """Refuse a server that never received all that was relayed of `timeline`. Raises GapError, PositionError.
+def check_history(primary: System | None, relayed_lsn: int, timeline: int | None, began: int | None) -> None:
+    """Refuse a server that never received all that was relayed. Arguments are those of `check_end`.
 
     The length of its WAL proves nothing: it may have written other changes at the same LSNs since. `began` is
-    where that timeline branched off the previous one, None if unknown. It is needed because two standbys
-    promoted from one timeline begin different timelines of the same number.
+    where the timeline branched off the previous one, None if unknown. It is needed because two standbys
+    promoted from one timeline begin different timelines of the same number. Raises GapError, PositionError.
     """
+    if primary is None or timeline is None:
+        return
     now, history = primary.timeline, primary.history
     if history is None:
         if now == timeline:

@@ -50,9 +50,8 @@ class Intake:
         """Read what the socket has: a slice up to a keepalive or, if we are behind, past keepalives."""
         self._frames = self._source.read(_SLICE_FRAMES, _SLICE_BYTES)
         self._taken = 0
-        if self._frames or self._source.heard:
-            # A large message takes long to be whole.
-            self._source.heard = False
+        # A large message takes long to be whole.
+        if self._source.take_heard() or self._frames:
             self._silence.broken()
         elif self._silence.must_ask():
             self._confirmations.ask()

@@ -54,6 +54,7 @@ class Observer:
         self._publish_at = 0.0
         self._wal_end = 0
         self._recovering = False
+        # No session has got past the point at which the spool's disk last failed.
         self._spool_failed_at: _Progress | None = None
         self._began_at, self._turned_at, self._began_lsn = 0.0, 0.0, 0
         # How many sessions have ended soon, and what ended the last of them.
@@ -70,14 +71,9 @@ class Observer:
         self._health.waiting(f"slot {slot} is being created: Postgres waits for {waits_for}")
 
     @property
-    def spool_failing(self) -> bool:
-        """No session has got past the point at which the spool's disk last failed."""
-        return self._spool_failed_at is not None
-
-    @property
     def trying(self) -> bool:
         """The last sessions got nowhere: until one does, what ended them still holds, and nothing flows."""
-        return self.spool_failing or self._soon >= _LOOP
+        return self._spool_failed_at is not None or self._soon >= _LOOP
 
     def begins(self, session: Session) -> None:
         """The stream flows from now on, or once it is known what was delivered."""
@@ -105,7 +101,7 @@ class Observer:
         return lasted or session.ledger.flush_lsn > self._began_lsn
 
     def _show(self) -> None:
-        if self.spool_failing:
+        if self._spool_failed_at is not None:
             # The reported reason still holds: this is one more try.
             return
         if self.trying:
