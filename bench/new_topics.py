@@ -18,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from pgrelay.config import SinkConfig
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.encode.records import BY_KEY, Record
+from pgrelay.errors import KafkaUnavailable
 from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
 
@@ -67,19 +68,21 @@ async def _written(bootstrap: str, topic: str) -> int:
             kafka={"bootstrap.servers": bootstrap, "linger.ms": str(_LINGER_MS)}, partitions=_PARTITIONS
         )
     )
+    sent = InFlight(None)
     try:
         await sink.topics.learn()
         await sink.topics.require(topic)
-        sent = InFlight(None)
         delivery = sink.delivery(sent, 0)
         for burst in range(_BURSTS):
             records: list[Record] = [(topic, key, b"v", None, BY_KEY) for key in _keys(burst)]
             sink.produce(records, 0, delivery)
             await sink.drain(lambda: True, 0.03)
         await sink.drain(lambda: sent.acknowledged < _BURSTS * _RECORDS, 30)
-        return sent.acknowledged
+    except KafkaUnavailable as error:
+        print(f"noticed: {error}")
     finally:
         await sink.close()
+    return sent.acknowledged
 
 
 def _ends(bootstrap: str, topic: str) -> int:
@@ -96,7 +99,8 @@ def _losses(bootstrap: str, name: str, write: Write, until: float) -> list[int]:
     missing: list[int] = []
     while time.monotonic() < until:
         topic = f"{name}.{len(missing)}"
-        missing.append(write(bootstrap, topic) - _ends(bootstrap, topic))
+        # After an error, Kafka may have more than it has acknowledged.
+        missing.append(max(0, write(bootstrap, topic) - _ends(bootstrap, topic)))
     return missing
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 
 from pgrelay.encode.records import BY_KEY, Record
 from pgrelay.handover import Delivery, Untaken, hand_over, take_frames
@@ -122,8 +123,10 @@ def test_a_report_counts_delivered_records_and_passes_on_refused_ones() -> None:
     told: list[tuple[object, object, int]] = []
     inflight = InFlight(None, 7)
     delivery = Delivery(inflight, 0x16B3748, lambda *refusal: told.append(refusal))
-    delivery.report(None, "one")
-    delivery.report("no", "two")
-    delivery.report(None, "three")
+    refused, passed_over = Message(topic="t", offset=-1001), Message(topic="t", offset=-1001)
+    delivery.report(None, Message(topic="t", offset=0))
+    delivery.report("no", refused)
+    delivery.report(None, passed_over)
+    delivery.report(None, Message(topic="t", offset=1))
     assert inflight.acknowledged == 2
-    assert told == [("no", "two", 0x16B3748)]
+    assert told == [("no", refused, 0x16B3748), (None, passed_over, 0x16B3748)]

@@ -23,7 +23,8 @@ class Untaken(Exception):
 class Delivery:
     """Counts the delivery reports of one transaction's records. One bound method serves them all.
 
-    `refused` is called with the error, the message and the transaction's commit LSN.
+    `refused` is called with the error, the message and the transaction's commit LSN. The error is None if
+    there is none and yet no offset: Kafka has not acknowledged that record, only a later one.
     """
 
     __slots__ = ("_refused", "commit_lsn", "inflight")
@@ -33,8 +34,8 @@ class Delivery:
         self.commit_lsn = commit_lsn
         self._refused = refused
 
-    def report(self, error: object, message: object) -> None:
-        if error is None:
+    def report(self, error: object, message: Any) -> None:
+        if error is None and message.offset() is not None:
             self.inflight.acknowledged += 1
         else:
             self._refused(error, message, self.commit_lsn)

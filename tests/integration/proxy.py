@@ -8,7 +8,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,6 +27,9 @@ class Proxy:
     `cut_after` is how many bytes of the next answer arrive. The connection ends there, and it becomes None.
 
     `loses_replies_to`: all that the target sends is lost, if the first that the client sent has these bytes.
+
+    `intercept` gets what clients send, and returns what the target gets of it, and what the client gets at
+    once.
     """
 
     port: int
@@ -38,6 +41,7 @@ class Proxy:
         self.latency = 0.0
         self.cut_after: int | None = None
         self.loses_replies_to: bytes | None = None
+        self.intercept: Callable[[bytes], tuple[bytes, bytes]] | None = None
         self._links: set[asyncio.Task[None]] = set()
         self._listener: socket.socket | None = None
 
@@ -82,7 +86,7 @@ class Proxy:
     def release(self) -> None:
         """Return to a healthy network."""
         self.latency = 0.0
-        self.cut_after = self.loses_replies_to = None
+        self.cut_after = self.loses_replies_to = self.intercept = None
         self._do(self._release())
 
     def _do(self, what: Coroutine[Any, Any, None]) -> None:
@@ -137,8 +141,8 @@ class Proxy:
             from_target, to_target = await asyncio.open_connection(_HOST, self.target)
             ends.append(to_target)
             first: list[bytes] = []
-            requests = self._pump(from_client, to_target, self._requests, first)
-            replies = self._pump(from_target, to_client, self._replies, first)
+            requests = self._pump(from_client, to_target, to_client, self._requests, first)
+            replies = self._pump(from_target, to_client, to_target, self._replies, first)
             await _first_of(asyncio.create_task(requests), asyncio.create_task(replies))
             await _close(ends)
         except (ConnectionRefusedError, asyncio.CancelledError) as reason:
@@ -153,6 +157,7 @@ class Proxy:
         self,
         source: asyncio.StreamReader,
         sink: asyncio.StreamWriter,
+        back: asyncio.StreamWriter,
         gate: asyncio.Event,
         first: list[bytes],
     ) -> None:
@@ -169,6 +174,9 @@ class Proxy:
                     sink.write(chunk[: self.cut_after])
                     self.cut_after = None
                     return
+                if gate is self._requests and self.intercept is not None:
+                    chunk, answer = self.intercept(chunk)
+                    back.write(answer)
                 sink.write(chunk)
                 await sink.drain()
 

@@ -17,6 +17,8 @@ TAKEN: Final = b"taken"
 # The broker refuses such a record at once, and the producer takes none of the other kind.
 REFUSED: Final = b"refused"
 OVERSIZED: Final = b"oversized"
+# An answer: the broker has taken a later record, and librdkafka concludes that it has this one too.
+PASSED_OVER: Final = KafkaError.NO_ERROR
 
 # Whoever waits less for reports, as a sink that hurries, gets none but those that have come.
 _WAIT_S: Final = 0.01
@@ -75,7 +77,10 @@ class FakeProducer:
     def _answer(self, message: Message, report: Report, code: int | None) -> None:
         def take() -> None:
             self._unreported -= 1
-            report(None if code is None else KafkaError(code), message)
+            if code == PASSED_OVER:
+                report(None, Message(topic=message.topic(), partition=message.partition(), key=message.key()))
+            else:
+                report(None if code is None else KafkaError(code), message)
 
         self.events.append(take)
 
@@ -99,7 +104,8 @@ class FakeProducer:
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         if len(self) >= self.room:
             raise BufferError
-        message = Message(topic=topic, partition=max(partition, 0), key=key, value=value)
+        at = len(self.produced)
+        message = Message(topic=topic, partition=max(partition, 0), offset=at, key=key, value=value)
         self._unreported += 1
         self.produced.append(message)
         if self._transaction is not None:

@@ -98,6 +98,15 @@ def test_a_dropped_record_is_only_a_symptom_and_none_is_counted(failures: Failur
     assert failures.take_count() == 0
 
 
+def test_a_record_of_which_only_a_later_one_is_acknowledged_may_be_missing(failures: Failures) -> None:
+    """librdkafka calls it delivered."""
+    with failures.taking_reports():
+        failures.refused(None, Message(topic="app.t", partition=0, key=b"k"), 1)
+    assert failures.take_count() == 1
+    with pytest.raises(KafkaUnavailable, match=r"^topic app\.t: .* may lack earlier ones.*is sent again$"):
+        failures.raise_unless(None)
+
+
 @pytest.mark.parametrize(
     ("error", "shut_out"),
     [

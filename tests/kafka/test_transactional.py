@@ -14,7 +14,7 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
 from tests.clock import Clock
 from tests.integration.waiting import eventually
-from tests.kafka.producer import FakeProducer
+from tests.kafka.producer import PASSED_OVER, FakeProducer
 from tests.kafka.sinks import produce, transactional_sink, transactions_of
 
 
@@ -161,6 +161,18 @@ async def serve(sink: TransactionalSink) -> None:
     sink.poll()
     sink.hurry()
     await sink.drain(lambda: next(pending), 10)
+
+
+async def test_no_commit_covers_a_record_that_kafka_may_lack() -> None:
+    """The client would commit: it calls the record delivered, because a later one is."""
+    kafka = FakeProducer()
+    sink = transactions_of(kafka)
+    produce(sink, "app.t")
+    kafka.answers = iter([PASSED_OVER])
+    with pytest.raises(KafkaUnavailable, match=r"^topic app\.t: .* may lack earlier ones"):
+        await sink.commit(Position(1))
+    assert sink.failures.failed
+    assert kafka.committed == []
 
 
 async def test_during_a_transactional_call_nobody_else_serves_reports() -> None:

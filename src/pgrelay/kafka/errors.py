@@ -218,6 +218,14 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
 
 
+def passed_over(topic: str) -> KafkaUnavailable:
+    """The error for a record that a partition may lack, although it took a later one."""
+    return KafkaUnavailable(
+        f"topic {topic}: Kafka has taken later records, but may lack earlier ones, as after a change of "
+        "leader; what is not confirmed is sent again"
+    )
+
+
 def oversized(topic: str, commit_lsn: int, key: bytes | None, size: int, most: int) -> RecordRefused:
     """The error for a record of `size` bytes, which the producer's own limit does not let pass."""
     why = f"it has {size} bytes, and message.max.bytes in sink.kafka is {most}"

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, Message, ThrottleEvent
 
 from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import PgrelayError, SetupError
-from pgrelay.kafka.errors import PURGED, UNKNOWN, UNTRUSTED, delivery_error, denial, denied
+from pgrelay.kafka.errors import PURGED, UNKNOWN, UNTRUSTED, delivery_error, denial, denied, passed_over
 from pgrelay.kafka.refused_batch import RefusedBatch
 
 # What librdkafka adds to an error text. It differs each time, and would look like something new.
@@ -82,8 +82,14 @@ class Failures:
         self._count += 1
         self.reason = self.reason or error
 
-    def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
-        """Take in the report on a record that was refused for good, or dropped because of a failure."""
+    def refused(self, error: KafkaError | None, message: Message, commit_lsn: int) -> None:
+        """Take in the report on a record that was refused for good, or dropped because of a failure.
+
+        Without an error, librdkafka takes the record for written because the partition has a later one.
+        """
+        if error is None:
+            self._fail(passed_over(message.topic() or "?"))
+            return
         if error.code() in self._symptoms:
             self.symptom = self.symptom or delivery_error(error, message.topic() or "?", commit_lsn)
             return

@@ -147,8 +147,15 @@ class TransactionalSink(Sink):
     async def commit(self, position: Position) -> None:
         """Commit what was produced, together with the position."""
         await self._enqueue(self._offsets.record(position), self.delivery(InFlight(None), 0))
-        await self._call(self._producer.commit_transaction)
+        await self._call(self._commit)
         self._begun_s = None
+
+    def _commit(self, timeout_s: float) -> None:
+        # The client's commit waits for the reports itself, but not for what they tell of records passed over.
+        if self._producer.flush(timeout_s):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, retriable=True))
+        self.failures.raise_unless(None)
+        self._producer.commit_transaction(timeout_s)
 
     async def _call(self, step: Callable[[float], None]) -> None:
         """Make one transactional call in a thread; repeat it while librdkafka calls its error retriable."""

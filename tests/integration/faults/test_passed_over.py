@@ -1,0 +1,31 @@
+"""A batch that a broker refuses, and the next one that it takes: row 2 of docs/guarantees.md.
+
+librdkafka concludes from the second answer that the first batch is written too, which it is not.
+"""
+
+import pytest
+
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.moved_leader import MovedLeader
+from tests.integration.faults.outcomes import WAITING
+from tests.integration.proxy import Proxy
+
+SINGLY = {"batch.num.messages": 1}
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_records_that_the_broker_passes_over_are_sent_again(
+    database: Database, new_relay: NewRelay, kafka_proxy: Proxy, delivery: str
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    kafka = {"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}", **SINGLY}
+    relay = new_relay(sink={"kafka": kafka, "partitions": 1, "delivery": delivery}).start().wait_streaming()
+    moved = kafka_proxy.intercept = MovedLeader(relay.topic("t"))
+    database.execute("INSERT INTO t SELECT generate_series(1, 5)")
+    relay.caught_up()
+    assert moved.refused
+    ids = [record.json_key["id"] for record in relay.records("t")]
+    # At least once, the others of the transaction come twice.
+    assert ids[-5:] == [1, 2, 3, 4, 5]
+    assert relay.events(WAITING)
