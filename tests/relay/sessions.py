@@ -68,9 +68,12 @@ def session_of(
     careful_until: int = 0,
     keeps_positions: bool = False,
     spool: Spool | None = None,
+    wal_end: int = 0,
+    supply: type[Supply] = Supply,
 ) -> Session:
-    """A session from LSN 0, exactly once if the sink has transactions."""
-    ledger, encoder, server = ledger or Ledger(), encoder_of(), upstream(0, answer(0))
+    """A session from LSN 0, or from where the ledger begins; exactly once if the sink has transactions."""
+    ledger, encoder = ledger or Ledger(), encoder_of()
+    server = upstream(ledger.flush_lsn, answer(wal_end))
     held = assembler(spool or SPOOL)
     positions = Positions(sink, OFFSETS, server) if keeps_positions else None
     confirmations = Confirmations(source, ledger, positions, 10.0)
@@ -87,7 +90,7 @@ def session_of(
         confirmations=confirmations,
         guarantee=guarantee,
         careful_until=careful_until,
-        supply=Supply(encoder, Catalog(""), sink, None),
+        supply=supply(encoder, Catalog(""), sink, None),
         server_poll=FakePoll(),
     )
 
