@@ -1,6 +1,6 @@
 """Sessions, one after the other, with whatever Kafka answers and wherever a kill comes. There is no server.
 
-What must hold: Postgres is told of no transaction that Kafka lacks a record of, and in the end Kafka has every
+What must hold: Postgres is told of no transaction of which Kafka lacks a record. In the end Kafka has every
 record, in order; exactly once, readers of committed records see each of them once.
 """
 
@@ -81,26 +81,9 @@ class Broker(FakeProducer):
 
     def ids(self, records: Iterable[Message]) -> list[int]:
         """Those of the rows that readers see of these records."""
-        rows = (
-            each for each in records if each.topic() == TOPIC and any(each is took for took in self.taken)
-        )
+        taken = {id(each) for each in self.taken}
+        rows = (each for each in records if each.topic() == TOPIC and id(each) in taken)
         return [json.loads(each.key() or b"")["id"] for each in rows]
-
-
-class Wal(FakeSource):
-    """A server with transactions, which it sends from an LSN on, some frames at a time."""
-
-    def __init__(self, transactions: "list[Transaction]", start_lsn: int, chunk: int) -> None:
-        super().__init__()
-        frames = [build.xlog_data(RELATION)]
-        for each in transactions:
-            if each.end_lsn > start_lsn:
-                frames += each.frames
-        self._frames = deque(frames)
-        self._chunk = chunk
-
-    def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
-        return [self._frames.popleft() for _ in range(min(self._chunk, len(self._frames)))]
 
 
 @dataclass(frozen=True)
@@ -116,6 +99,22 @@ class Transaction:
         rows = (build.insert(TABLE, [str(number)]) for number in self.ids)
         end = build.xlog_data(build.commit(commit_lsn, self.end_lsn), self.end_lsn)
         return [*map(build.xlog_data, (build.begin(commit_lsn), *rows)), end]
+
+
+class Wal(FakeSource):
+    """A server with transactions, which it sends from an LSN on, some frames at a time."""
+
+    def __init__(self, transactions: list[Transaction], start_lsn: int, chunk: int) -> None:
+        super().__init__()
+        frames = [build.xlog_data(RELATION)]
+        for each in transactions:
+            if each.end_lsn > start_lsn:
+                frames += each.frames
+        self._frames = deque(frames)
+        self._chunk = chunk
+
+    def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
+        return [self._frames.popleft() for _ in range(min(self._chunk, len(self._frames)))]
 
 
 class Supplied(Supply):
