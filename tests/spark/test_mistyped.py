@@ -41,6 +41,26 @@ def test_the_schema_topic_is_asked_for_as_it_should_be(
         pg.table_schemas(spark, **{"servers": "nowhere:1", "prefix": "p"} | choice)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda spark, folder: pg.table_schemas(spark, "nowhere:1", "p"),
+        lambda spark, folder: pg.read_changes(spark, "nowhere:1", "p.a", schema=table("p.a")),
+        lambda spark, folder: pg.mirror(spark, "nowhere:1", TABLES, prefix="p", checkpoint=folder),
+        lambda spark, folder: pg.history(spark, "nowhere:1", TABLES, prefix="p", checkpoint=folder),
+        lambda spark, folder: pg.mirror_position(spark, "lake.a"),
+        lambda spark, folder: pg.compact(spark, "lake.a"),
+        lambda spark, folder: pg.purge(spark, "lake.a"),
+        lambda spark, folder: pg.drop(spark, "lake.a"),
+    ],
+)
+def test_a_session_is_one_whose_java_process_is_at_hand(
+    call: Callable[[Any, Path], object], tmp_path: Path
+) -> None:
+    with pytest.raises(SetupError, match=r"^spark=None: give a SparkSession .*Spark Connect's have none$"):
+        call(None, tmp_path)
+
+
 def test_a_schema_topic_that_can_not_be_read_is_one_line(spark: SparkSession) -> None:
     options = {"kafka.security.protocol": "NOPE"}
     with pytest.raises(PgrelayError, match=r"^p\.schema: .*security\.protocol") as caught:

@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay.errors import SetupError
+from pgrelay.spark.session import require_session
 
 _ISOLATION: Final = "kafka.isolation.level"
 # Kafka's client, wherever we read with it.
@@ -56,7 +57,7 @@ def read_topics(
     Reads from the beginning, and only committed records, unless `options` say otherwise. Raises SetupError
     as `refuse_mistaken` does.
     """
-    refuse_mistaken(servers, options, streaming=streaming)
+    refuse_mistaken(spark, servers, options, streaming=streaming)
     reader = spark.readStream if streaming else spark.read
     # By name, a missing topic would be an error, and the relay creates a topic with the table's first row.
     # The pattern is anchored, since Spark looks for it anywhere in a topic's name.
@@ -67,8 +68,11 @@ def read_topics(
     return reader.format("kafka").options(**given).load()
 
 
-def refuse_mistaken(servers: str, options: Mapping[str, str] | None, *, streaming: bool) -> None:
+def refuse_mistaken(
+    spark: SparkSession, servers: str, options: Mapping[str, str] | None, *, streaming: bool
+) -> None:
     """Raise SetupError for mistakes that Spark would tell only once a query runs, or never."""
+    require_session(spark)
     if not isinstance(servers, str) or not servers:
         raise SetupError(f"servers={servers!r}: write the brokers, 'host:port,host:port'")
     if not isinstance(options or {}, Mapping):

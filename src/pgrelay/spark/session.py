@@ -135,6 +135,15 @@ def session(
     return spark
 
 
+def require_session(spark: SparkSession) -> None:
+    """Raise SetupError if that is no session, or one of Spark Connect, from which Java can't be called."""
+    if not isinstance(spark, SparkSession):
+        raise SetupError(
+            f"spark={spark!r}: give a SparkSession with its Java process at hand, such as session() makes; "
+            "Spark Connect's have none"
+        )
+
+
 def _start_java(settings: Mapping[str, str], master: str | None) -> None:
     """Start Spark's Java process with the settings that are no secrets.
 

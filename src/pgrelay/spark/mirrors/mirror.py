@@ -135,7 +135,7 @@ def _source(
     options: Mapping[str, str] | None,
     checkpoint: str | os.PathLike[str],
 ) -> QuerySource:
-    refuse_mistaken(servers, options, streaming=True)
+    refuse_mistaken(spark, servers, options, streaming=True)
     return QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
 
 

@@ -45,7 +45,7 @@ def table_schemas(
     """
     refuse_text(topics)
     refuse_other_prefix(prefix)
-    refuse_mistaken(servers, options, streaming=False)
+    refuse_mistaken(spark, servers, options, streaming=False)
     topic = SchemaTopic(servers, prefix, options)
     wanted = None if topics is None else list(topics)
     schemas = topic.read(spark, wanted)
