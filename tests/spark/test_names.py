@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.apply import Target
-from pgrelay.spark.lake.tables import TAKEN, Using, lake_table
+from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.tables import TAKEN, Using
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion

@@ -14,8 +14,9 @@ from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake import apply
 from pgrelay.spark.lake.commits import was_undone
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import positions_table
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableVersion
 from tests.spark.handmade_records import Topic, change, rows, table

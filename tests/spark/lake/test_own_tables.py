@@ -9,8 +9,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructType
 
 from pgrelay.spark.lake import own_tables
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.own_tables import OwnTable
-from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.lake.tables import Using
 from tests.spark.handmade_records import rows
 from tests.spark.lake.folders import age, log_of
 

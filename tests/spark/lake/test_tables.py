@@ -9,7 +9,8 @@ from pyspark.sql.types import ArrayType, IntegerType, StructType, TimestampType
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.earlier import UNMADE
 from tests.spark.handmade_records import Topic, change, rows, table

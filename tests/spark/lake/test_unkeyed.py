@@ -15,8 +15,9 @@ from pgrelay.errors import PgrelayError, RecordError, SetupError
 from pgrelay.spark.lake import apply, positions
 from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.commits import marking, marks
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import SUFFIX, Positions
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.lake.unkeyed import multiset_changes
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableVersion

@@ -10,9 +10,10 @@ from pyspark.sql.types import IntegerType, StructType
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.own_tables import OwnTable
 from pgrelay.spark.lake.positions import positions_table
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import Topic, change, rows, table
 from tests.spark.lake.folders import age, log_of

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from pgrelay.errors import PgrelayError
 from pgrelay.spark.lake import own_tables
-from pgrelay.spark.lake.tables import lake_table
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.mirrors import whole_transactions
 from pgrelay.spark.mirrors.whole_tables import WholeTables
 from pgrelay.spark.schemas.columns import Column

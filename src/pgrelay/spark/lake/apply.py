@@ -36,10 +36,11 @@ from pgrelay.spark.lake.merge import (
     missing_rows,
     refuse_missing,
 )
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import Positions, drop_call
 from pgrelay.spark.lake.rejects import PLACE, set_aside
 from pgrelay.spark.lake.summary import Summary, summarize
-from pgrelay.spark.lake.tables import TAKEN, LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import TAKEN, LakeTable, Using
 from pgrelay.spark.lake.unkeyed import append_once, apply_multiset, missing_records
 from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, quoted
 from pgrelay.spark.records.change_columns import INEXACT, INEXACT_DOCUMENT, OUTDATED

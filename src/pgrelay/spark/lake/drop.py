@@ -7,9 +7,10 @@ from pyspark.sql import SparkSession
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.delta_folders import remove
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.rejects import CORRUPT
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 
 # Properties by which we know a target, a mirror's own table, and a table of `corrupt_to`.
 _MADE_BY_US: Final = ("pgrelay.topic", "pgrelay.prefix", CORRUPT)

@@ -1,4 +1,4 @@
-"""Tables of the lake: their names, their creation, and how Delta and Iceberg differ."""
+"""Tables of the lake: their creation, and how Delta and Iceberg differ."""
 
 import re
 import uuid
@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from pgrelay.errors import SetupError
 from pgrelay.spark.lake.delta_folders import remove_unmade
 from pgrelay.spark.names import COMMIT_LSN, literal, quoted, sql_type
 
@@ -38,18 +37,6 @@ TAKEN: Final[dict[str, frozenset[str]]] = {
 
 # A data frame's placeholder in a statement; or an identifier or text, which may contain what looks like one.
 _SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
-
-_SESSION_CATALOG: Final = "spark_catalog"
-
-# Classes of catalogs that take tables of one format only; other catalogs take both, or it is not known.
-_ONLY: Final[dict[str, Using]] = {
-    "org.apache.spark.sql.delta.catalog.DeltaCatalog": "delta",
-    "org.apache.iceberg.spark.SparkCatalog": "iceberg",
-}
-
-_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
-_PLAIN_NAME: Final = re.compile(r"\w+", re.ASCII)
-_NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{,2}}")
 
 # Each batch is a commit, or two, and each commit leaves files. Delta lists them all several times a batch: by
 # default those of 30 days. Iceberg writes all metadata to a new file, and by default keeps every one.
@@ -147,7 +134,7 @@ class LakeTable:
         parsed = state.sqlParser().parseMultipartIdentifier(self.name)
         *namespace, table = (parsed.apply(number) for number in range(parsed.length()))
         manager = state.catalogManager()
-        of_catalog = namespace and _is_catalog(self.spark, namespace[0])
+        of_catalog = namespace and is_catalog(self.spark, namespace[0])
         catalog = manager.catalog(namespace.pop(0)) if of_catalog else manager.currentCatalog()
         named = namespace if of_catalog else namespace or list(manager.currentNamespace())
         spaces = gateway.new_array(jvm.java.lang.String, len(named))
@@ -263,60 +250,8 @@ class LakeTable:
             self.spark.sql(_SOURCE.sub(lambda found: names[found[1]] if found[1] else found[0], statement))
 
 
-def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
-    """The table of that name: `orders`, `lake.orders`, or with a catalog before it.
-
-    Without a catalog, Delta tables are in the session's catalog and Iceberg tables in `iceberg`. The name is
-    made full, so that it can't be a view's, or another table's after USE. Raises SetupError if the name is
-    not a table's, its catalog takes no tables of the format, or there is no such format.
-    """
-    if using not in _PROPERTIES:
-        raise SetupError(f"using={using!r}: write delta or iceberg")
-    if not isinstance(target, str):
-        raise SetupError(f"{target!r} is not a table name: write orders, lake.orders or catalog.lake.orders")
-    parts = [part[0].replace("``", "`") or part[1] for part in _PART.findall(target)]
-    if not _NAME.fullmatch(target):
-        raise SetupError(f"{target!r} is not a table name: write orders, lake.orders or catalog.lake.orders")
-    has_catalog = len(parts) > 1 and _is_catalog(spark, parts[0])
-    if len(parts) > 2 and not has_catalog and (using == "iceberg" or _in_session_by_default(spark)):
-        # Iceberg would make a namespace of that name in its own catalog.
-        raise SetupError(
-            f"{target}: the session has no catalog {parts[0]!r}: set spark.sql.catalog.{parts[0]} in its "
-            "options, or leave that out"
-        )
-    if has_catalog:
-        _refuse_other_format(spark, target, parts[0], using)
-    elif using == "iceberg":
-        parts = ["iceberg", *parts]
-    in_session = using == "delta" and (not has_catalog or parts[0] == _SESSION_CATALOG)
-    if in_session and not all(_PLAIN_NAME.fullmatch(part) for part in parts):
-        raise SetupError(
-            f"{target}: the session's catalog, which has Delta's tables, takes only letters from a to z, "
-            "digits and _ in names: write another name"
-        )
-    if in_session and not has_catalog and _in_session_by_default(spark):
-        state: Any = spark._jsparkSession.sessionState()
-        database = [state.catalog().getCurrentDatabase()] if len(parts) == 1 else []
-        parts = [_SESSION_CATALOG, *database, *parts]
-    return LakeTable(spark, ".".join(quoted(part) for part in parts), using)
-
-
-def _refuse_other_format(spark: SparkSession, target: str, catalog: str, using: Using) -> None:
-    """Raise SetupError if a catalog takes no tables of that format."""
-    only = _ONLY.get(spark.conf.get(f"spark.sql.catalog.{catalog}") or "", using)
-    if only != using:
-        raise SetupError(
-            f"{target}: the catalog {catalog!r} takes only {only} tables: write using={only!r}, or name a "
-            f"table in another catalog for {using}"
-        )
-
-
-def _in_session_by_default(spark: SparkSession) -> bool:
-    """Whether names without a catalog are in the session's catalog: a platform may have another default."""
-    return spark.conf.get("spark.sql.defaultCatalog", None) in (None, _SESSION_CATALOG)
-
-
-def _is_catalog(spark: SparkSession, name: str) -> bool:
+def is_catalog(spark: SparkSession, name: str) -> bool:
+    """Whether the session has a catalog of that name."""
     return spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
 
 

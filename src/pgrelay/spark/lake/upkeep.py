@@ -7,8 +7,9 @@ from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import told_of
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import positions_table
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 
 # Delta's own minimum: a reader or a writer may be at an old version.
 _KEPT: Final = timedelta(days=7)

@@ -20,8 +20,9 @@ from pyspark.sql.types import StringType, StructType
 from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import reason
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.own_tables import OwnTable
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.transactions import POSITIONED, transaction_topic
 
