@@ -11,7 +11,9 @@ from pyspark.sql import functions as F
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.apply import Target
-from pgrelay.spark.lake.tables import TAKEN, Using, lake_table
+from pgrelay.spark.lake.iceberg import IcebergTable
+from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
@@ -116,7 +118,7 @@ def test_a_column_named_like_one_of_the_format_is_refused_until_renamed(
     """Spark's MERGE into Iceberg writes its own code into `__row_operation`."""
     column = Column("__Row_Operation", "text")
     told = TableVersion((1, 0), (ID, column)), TableVersion((20, 0), (ID, replace(column, name="operation")))
-    schema = TableSchema("app.public.t", "public", "t", told, "1", taken=TAKEN["iceberg"])
+    schema = TableSchema("app.public.t", "public", "t", told, "1", taken=IcebergTable.taken)
     before = replace(schema, versions=told[:1])
     messages = [change("c", 10, after={"ts": 1, "__Row_Operation": "a"})]
     with pytest.raises(

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
-from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark_mirror.config import Lake
 from pgrelay.spark_mirror.upkeep import Upkeep

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake.tables import LakeTable, lake_table
+from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark_mirror.config import Lake
 
 _log = structlog.get_logger(__name__)

@@ -15,8 +15,9 @@ from pyspark.sql.types import IntegerType, StructType
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, RecordError, SetupError
 from pgrelay.spark.lake.apply import Target
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import Positions, positions_table
-from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 from tests.spark.handmade_records import Message, change, changes_of, flat, rows, table, tombstone

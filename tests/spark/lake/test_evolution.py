@@ -11,8 +11,9 @@ from pgrelay import spark as pg
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.lake import evolution
 from pgrelay.spark.lake.evolution import evolve
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import Positions, birth_properties
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from tests.spark.handmade_records import Topic, change, numeric, rows

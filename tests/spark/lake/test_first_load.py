@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 
 from pgrelay.spark.lake.applied import Applied
 from pgrelay.spark.lake.apply import Target
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.summary import Summary
-from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.waiting import wait_until
 from tests.spark.handmade_records import Topic, change, rows, table

@@ -7,8 +7,8 @@ from pgrelay.errors import RecordError
 from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.latest import keyed_rows
 from pgrelay.spark.lake.lost_values import refuse_lost, with_nulls
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.summary import summarize
-from pgrelay.spark.lake.tables import lake_table
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import Message, change, changes_of, rows, table

@@ -17,8 +17,9 @@ from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import apply
 from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.merge import merge_rows
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import Positions, birth_properties, positions_table
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from tests.integration.waiting import wait_until

@@ -1,26 +1,26 @@
 """Tables of the lake, in both formats."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, StructType, TimestampType
 
-from pgrelay import spark as pg
-from pgrelay.errors import SetupError
-from pgrelay.spark.lake.tables import Using, lake_table
-from pgrelay.spark.schemas.columns import Column
-from tests.spark.earlier import UNMADE
-from tests.spark.handmade_records import Topic, change, rows, table
+from pgrelay.spark.lake import iceberg
+from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.tables import Using
+from tests.spark.handmade_records import rows
 from tests.spark.jobs import counted_jobs
+
+ID = StructType().add("id", IntegerType())
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
 def test_properties_are_read_back_as_set(spark: SparkSession, target: str, using: Using) -> None:
     """Spark redacts values that contain a word that it takes for a sign of a secret."""
     table = lake_table(spark, target, using)
-    table.create(StructType().add("id", IntegerType()), {"pgrelay.topic": "app.public.auth_tokens"})
+    table.create(ID, {"pgrelay.topic": "app.public.auth_tokens"})
     table.set_properties({"pgrelay.mirror": "`lake`.`urls`"})
     found = table.properties()
     assert (found["pgrelay.topic"], found["pgrelay.mirror"]) == ("app.public.auth_tokens", "`lake`.`urls`")
@@ -32,7 +32,7 @@ def test_a_version_takes_no_job_and_nor_does_a_new_table_without_rows(
 ) -> None:
     table = lake_table(spark, target, using)
     with counted_jobs(spark) as jobs:
-        table.create(StructType().add("id", IntegerType()))
+        table.create(ID)
         assert (table.is_empty(), table.version()) == (True, 0)
     assert jobs.made == 0
     table.run(f"INSERT INTO {table.name} VALUES (1)")
@@ -46,69 +46,11 @@ def test_a_version_takes_no_job_and_nor_does_a_new_table_without_rows(
     assert table.version() != version
 
 
-def test_a_clone_has_rows_from_its_first_version_on(spark: SparkSession, target: str) -> None:
-    table, clone = (lake_table(spark, name, "delta") for name in (target, f"{target}_clone"))
-    table.create(StructType().add("id", IntegerType()))
-    table.run(f"INSERT INTO {table.name} VALUES (1)")
-    table.run(f"CREATE TABLE {clone.name} SHALLOW CLONE {table.name}")
-    assert (clone.version(), clone.is_empty()) == (0, False)
-
-
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
 def test_a_table_without_a_namespace_has_properties(spark: SparkSession, prefix: str, using: Using) -> None:
     table = lake_table(spark, prefix, using)
-    table.create(StructType().add("id", IntegerType()), {"pgrelay.topic": "app.public.orders"})
+    table.create(ID, {"pgrelay.topic": "app.public.orders"})
     assert table.properties()["pgrelay.topic"] == "app.public.orders"
-
-
-def test_a_table_whose_creation_was_killed_is_created(spark: SparkSession, warehouse: Path) -> None:
-    """It did not prevent the session from starting, either."""
-    left = warehouse / "unmade.db" / "t" / "_delta_log" / f".{0:020}.json.1.tmp"
-    assert left.exists()
-    table = lake_table(spark, UNMADE, "delta")
-    table.create(StructType().add("id", IntegerType()))
-    assert table.exists()
-    assert not left.exists()
-
-
-def test_a_table_can_be_created_by_its_full_name(spark: SparkSession, target: str) -> None:
-    table = lake_table(spark, f"spark_catalog.{target}", "delta")
-    table.create(StructType().add("id", IntegerType()))
-    assert lake_table(spark, target, "delta").exists()
-
-
-def test_foreign_files_are_not_turned_into_a_table(spark: SparkSession, warehouse: Path) -> None:
-    file = warehouse / "other.db" / "t" / "part-0.parquet"
-    file.parent.mkdir(parents=True)
-    (file.parent / "_delta_log").mkdir()
-    file.touch()
-    with pytest.raises(AnalysisException, match="NON_EMPTY_LOCATION"):
-        lake_table(spark, "other.t", "delta").create(StructType().add("id", IntegerType()))
-    assert file.exists()
-
-
-@pytest.mark.parametrize("name", ["lake.my-orders", "`my lake`.orders", "spark_catalog.lake.`größe`"])
-def test_a_name_that_the_sessions_catalog_refuses_is_refused(spark: SparkSession, name: str) -> None:
-    with pytest.raises(SetupError, match="only letters from a to z, digits and _ in names"):
-        lake_table(spark, name, "delta")
-
-
-@pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_a_catalog_that_the_session_lacks_is_refused(spark: SparkSession, using: Using) -> None:
-    with pytest.raises(SetupError, match=r"no catalog 'glue': set spark\.sql\.catalog\.glue in its options"):
-        lake_table(spark, "glue.lake.orders", using)
-
-
-@pytest.mark.parametrize(
-    ("name", "using", "only"),
-    [("iceberg.lake.orders", "delta", "iceberg"), ("spark_catalog.lake.orders", "iceberg", "delta")],
-)
-def test_a_catalog_of_the_other_format_is_refused(
-    spark: SparkSession, name: str, using: Using, only: str
-) -> None:
-    told = rf"^{name}: the catalog '.*' takes only {only} tables: write using='{only}', or .* for {using}$"
-    with pytest.raises(SetupError, match=told):
-        lake_table(spark, name, using)
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
@@ -125,36 +67,27 @@ def test_timestamps_have_a_zone_under_any_session_setting(
     assert table.rows().schema == columns
 
 
-def test_iceberg_accepts_any_name(spark: SparkSession, prefix: str) -> None:
-    table = lake_table(spark, f"lake.`{prefix}-größe`", "iceberg")
-    table.create(StructType().add("id", IntegerType()))
-    assert table.exists()
-
-
-def test_a_target_is_found_despite_views_and_the_current_database(
-    spark: SparkSession, prefix: str, topic: Topic
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_files_that_only_old_versions_of_a_table_of_our_own_need_are_deleted(
+    spark: SparkSession, warehouse: Path, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example after createOrReplaceTempView("orders") and USE in a notebook."""
-    schema = table(topic.name, Column("id", "int4", key=True, encoding="integer"))
-    spark.sql(f"CREATE DATABASE {prefix}_other")
-    spark.range(5).createOrReplaceTempView(prefix)
-    try:
-        for number, use in enumerate([f"spark_catalog.{prefix}_other", "spark_catalog.default"]):
-            spark.sql(f"USE {use}")
-            topic.write(change("c", 10 + number, after={"id": number}))
-            pg.apply_changes(topic.changes(schema), prefix, schema=schema)
-            assert rows(spark.table(f"{use}.{prefix}"), "id") == {(n,): 1 for n in range(number + 1)}
-        # The same in another catalog's database.
-        made = lake_table(spark, f"{prefix}_other.{prefix}", "delta")
-        spark.sql("CREATE NAMESPACE IF NOT EXISTS iceberg.lake")
-        spark.sql("USE iceberg.lake")
-        assert lake_table(spark, prefix, "delta").name == f"`spark_catalog`.`default`.`{prefix}`"
-        assert made.exists()
-        assert made.properties()["pgrelay.topic"] == topic.name
-        pg.compact(spark, prefix)
-        pg.purge(spark, prefix)
-        pg.drop(spark, prefix)
-        assert made.exists()
-    finally:
-        spark.sql("USE spark_catalog.default")
-        spark.catalog.dropTempView(prefix)
+    """They are written with every batch, for years."""
+    own = lake_table(spark, target, using).beside("__own")
+    own.create(ID)
+    for number in range(6):
+        spark.createDataFrame([(number,)], ID).coalesce(1).writeTo(own.name).append()
+        own.run(f"DELETE FROM {own.name} WHERE id < {number}")
+
+    def files() -> int:
+        found = warehouse.rglob(f"{target.partition('.')[2]}__own/**/*.parquet")
+        return len([path for path in found if "_delta_log" not in path.parts])
+
+    assert files() == 6
+    own.remove_old_files()
+    assert files() == 6, "a reader may be at an old version"
+    monkeypatch.setattr(iceberg, "OWN_KEPT", timedelta(0))
+    if using == "delta":
+        own.set_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+    own.remove_old_files()
+    assert files() == 1
+    assert list(rows(own.rows())) == [(5,)]

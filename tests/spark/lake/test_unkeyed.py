@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import PgrelayError, RecordError, SetupError
-from pgrelay.spark.lake import apply, positions
+from pgrelay.spark.lake import apply
 from pgrelay.spark.lake.apply import Target
-from pgrelay.spark.lake.commits import marking, marks
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import SUFFIX, Positions
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.lake.unkeyed import multiset_changes
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableVersion
@@ -158,20 +158,21 @@ def test_a_foreign_commit_right_then_hides_no_batch(
     """Others commit while the log is searched, before and after its last version is asked for."""
     killable = Killable(spark, target, using)
     killable.killed_batch(monkeypatch, before=(Positions, "write"))
-    version = LakeTable.version
+    format_ = type(killable.table)
+    version, marks = format_.version, format_.marks
 
     def among_others(table: LakeTable) -> int:
-        monkeypatch.setattr(LakeTable, "version", version)
+        monkeypatch.setattr(format_, "version", version)
         killable.commit_others(1)
         found = table.version()
         killable.commit_others(1)
         return found
 
     def searched(table: LakeTable, since: int) -> tuple[list[str], bool]:
-        monkeypatch.setattr(LakeTable, "version", among_others)
+        monkeypatch.setattr(format_, "version", among_others)
         return marks(table, since)
 
-    monkeypatch.setattr(positions, "marks", searched)
+    monkeypatch.setattr(format_, "marks", searched)
     killable.batch()
     assert killable.rows == Counter({("a",): 3, ("b",): 1})
 
@@ -225,12 +226,14 @@ def test_a_batch_that_two_drivers_apply_at_once_is_an_error(
     """The first paused between its note about the batch and its MERGE."""
     killable = Killable(spark, target, "iceberg")
 
+    marking = LakeTable.marking
+
     def late(table: LakeTable, mark: str) -> AbstractContextManager[None]:
-        monkeypatch.setattr(positions, "marking", marking)
+        monkeypatch.setattr(LakeTable, "marking", marking)
         killable.batch()
         return marking(table, mark)
 
-    monkeypatch.setattr(positions, "marking", late)
+    monkeypatch.setattr(LakeTable, "marking", late)
     with pytest.raises(
         SetupError, match=r"another mirror writes to .*, or rows without a key be added or deleted twice: end"
     ):

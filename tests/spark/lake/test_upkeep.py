@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import IntegerType, StructType
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.own_tables import OwnTable
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import positions_table
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import Topic, change, rows, table
-from tests.spark.lake.folders import age, log_of
 
 COLUMNS = (Column("id", "int4", key=True, encoding="integer"), Column("v", "text"))
 
@@ -94,47 +92,6 @@ def test_upkeep_of_a_missing_table_is_an_error(spark: SparkSession) -> None:
         pg.compact(spark, "lake.nowhere")
 
 
-def test_old_iceberg_metadata_is_removed_automatically(
-    spark: SparkSession, warehouse: Path, target: str
-) -> None:
-    table = lake_table(spark, target, "iceberg")
-    table.create(StructType().add("id", IntegerType()))
-    for number in range(24):
-        table.set_properties({"number": str(number)})
-    folder = warehouse / "iceberg" / target.replace(".", "/") / "metadata"
-    assert len(list(folder.glob("*.metadata.json"))) == 21
-
-
-@pytest.mark.parametrize(("days", "kept"), [(3, True), (9, False)])
-def test_old_entries_of_deltas_log_are_removed_automatically(
-    spark: SparkSession, warehouse: Path, target: str, days: int, kept: bool
-) -> None:
-    made = lake_table(spark, target, "delta")
-    made.create(StructType().add("id", IntegerType()))
-    first = log_of(warehouse, target) / f"{0:020d}.json"
-    _commit_until_a_checkpoint(made)
-    age(first.parent, timedelta(days=days))
-    _commit_until_a_checkpoint(made)
-    assert first.exists() == kept
-    assert made.properties()["number"] == "10"
-
-
-@pytest.mark.parametrize("name", ["deletedFileRetentionDuration", "logRetentionDuration"])
-def test_a_sessions_own_retention_stays(spark: SparkSession, target: str, name: str) -> None:
-    """Delta refuses a log that is kept for less time than deleted files."""
-    made = lake_table(spark, target, "delta")
-    default = f"spark.databricks.delta.properties.defaults.{name}"
-    spark.conf.set(default, "interval 30 days")
-    try:
-        made.create(StructType().add("id", IntegerType()))
-        OwnTable.beside(made, "__own").create(StructType().add("id", IntegerType()))
-    finally:
-        spark.conf.unset(default)
-    made.shed_metadata()
-    found = {k: v for k, v in made.properties().items() if "Retention" in k}
-    assert found == {f"delta.{name}": "interval 30 days"}
-
-
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
 def test_a_purge_bounds_the_metadata_of_tables_that_an_earlier_release_made(
     spark: SparkSession, topic: Topic, target: str, using: Using
@@ -155,9 +112,3 @@ def test_a_purge_bounds_the_metadata_of_tables_that_an_earlier_release_made(
         now = each.properties()
         assert [now.get(name) for name in names] == [before.get(name) for name in names]
         assert now.get(names[-1])
-
-
-def _commit_until_a_checkpoint(table: LakeTable) -> None:
-    """Delta writes one every ten commits, and removes what is too old then."""
-    for number in range(11):
-        table.set_properties({"number": str(number)})

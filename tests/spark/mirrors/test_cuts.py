@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import SUFFIX, Positions
-from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.query import QuerySource

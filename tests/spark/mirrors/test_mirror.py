@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from pgrelay.errors import PgrelayError
-from pgrelay.spark.lake import own_tables
-from pgrelay.spark.lake.tables import lake_table
+from pgrelay.spark.lake import iceberg
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.mirrors import whole_transactions
 from pgrelay.spark.mirrors.whole_tables import WholeTables
 from pgrelay.spark.schemas.columns import Column
@@ -36,7 +36,7 @@ def test_what_was_held_back_and_applied_leaves_no_files(
     """A busy mirror holds something back in nearly every batch, for years."""
     monkeypatch.setattr(whole_transactions, "_SWEEP_EVERY", 1)
     monkeypatch.setattr(whole_transactions, "_REMOVE_EVERY", 1)
-    monkeypatch.setattr(own_tables, "_KEPT", timedelta(0))
+    monkeypatch.setattr(iceberg, "OWN_KEPT", timedelta(0))
     handmade.table("a", Column("id", "int4", key=True, encoding="integer"))
     handmade.end(50)
     for lsn in range(100, 500, 100):

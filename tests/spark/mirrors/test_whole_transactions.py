@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 from pgrelay import spark as pg
 from pgrelay.embedded.registry import SchemaRegistry
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches
 from pgrelay.spark.mirrors.held_commits import held_since
 from pgrelay.spark.mirrors.whole_tables import WholeTables

@@ -36,10 +36,11 @@ from pgrelay.spark.lake.merge import (
     missing_rows,
     refuse_missing,
 )
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import Positions, drop_call
 from pgrelay.spark.lake.rejects import PLACE, set_aside
 from pgrelay.spark.lake.summary import Summary, summarize
-from pgrelay.spark.lake.tables import TAKEN, LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.lake.unkeyed import append_once, apply_multiset, missing_records
 from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, quoted
 from pgrelay.spark.records.change_columns import INEXACT, INEXACT_DOCUMENT, OUTDATED
@@ -87,7 +88,7 @@ def apply_changes(
     rejects = lake_table(batch.sparkSession, corrupt_to, using) if corrupt_to else None
     if rejects is not None and rejects.plain_name() == table.plain_name():
         raise SetupError(f"corrupt_to={corrupt_to} is the target itself: name another table")
-    schema = replace(schema, taken=TAKEN[using])
+    schema = replace(schema, taken=table.taken)
     with ended_by_a_stop(batch.sparkSession), told_of(f"{schema.topic} to {target}"):
         Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)
 

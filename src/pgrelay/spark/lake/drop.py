@@ -6,10 +6,10 @@ from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake.delta_folders import remove
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.rejects import CORRUPT
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 
 # Properties by which we know a target, a mirror's own table, and a table of `corrupt_to`.
 _MADE_BY_US: Final = ("pgrelay.topic", "pgrelay.prefix", CORRUPT)
@@ -37,20 +37,10 @@ def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
     with told_of(f"drop {target}"):
         # The positions last, so that a drop that was interrupted can be repeated.
         if there:
-            _drop(table)
+            table.drop()
         if remembered:
-            _drop(positions)
+            positions.drop()
 
 
 def _is_ours(table: LakeTable) -> bool:
     return any(name in _MADE_BY_US for name in table.properties())
-
-
-def _drop(table: LakeTable) -> None:
-    if table.using == "iceberg":
-        table.spark.sql(f"DROP TABLE {table.name} PURGE")
-        return
-    row = table.spark.sql(f"DESCRIBE DETAIL {table.name}").select("location").first()
-    table.spark.sql(f"DROP TABLE {table.name}")
-    if row is not None:
-        remove(table.spark, row["location"])

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType
+from pyspark.sql.types import ArrayType
 
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
@@ -74,10 +74,10 @@ def evolve(
 
 def as_of(target: LakeTable, schema: TableSchema, keep_dropped: bool) -> Position:
     """The position of the last version that has the target's columns: those up to it are not followed."""
-    fields = {field.name: _stored(target, field.dataType) for field in target.rows().schema}
+    fields = {field.name: target.stored(field.dataType) for field in target.rows().schema}
     fits = UNTOLD
     for version in schema.versions:
-        wanted = {column.name: _stored(target, column.spark_type) for column in version.columns}
+        wanted = {column.name: target.stored(column.spark_type) for column in version.columns}
         if wanted.items() <= fields.items() and (keep_dropped or len(wanted) == len(fields) - len(_OURS)):
             fits = version.position
     return fits
@@ -111,7 +111,7 @@ def _step(
             _alter(target, schema, later, name, f"ADD COLUMN {quoted(name)} {sql_type(kind)}")
         elif name not in kept and not keep_dropped:
             _refuse_filled(target, schema, later, name)
-        elif name in kept and _stored(target, target.rows().schema[name].dataType) != _stored(target, kind):
+        elif name in kept and target.stored(target.rows().schema[name].dataType) != target.stored(kind):
             _widen(target, schema, later, column)
 
 
@@ -158,7 +158,7 @@ def _put_aside(target: LakeTable, schema: TableSchema, earlier: TableVersion, la
             in_the_way = was[name] in rows.columns  # else the step is repeated, and has renamed it already
         else:
             # A repeated step finds the column that it added, still without values.
-            same = other.name == name and _stored(target, other.dataType) == _stored(target, kind)
+            same = other.name == name and target.stored(other.dataType) == target.stored(kind)
             in_the_way = not same or _has_values(target, name)
         if in_the_way:
             aside = f"{other.name}__before_{format_lsn(later.position[0]).replace('/', '_')}"
@@ -245,19 +245,9 @@ def demand(target: LakeTable, schema: TableSchema) -> None:
             raise SetupError(f"{target.name} has no column {name}, so no mirror made it: name another target")
     for column in schema.columns:
         kind = fields.get(column.name)
-        if kind is None or _stored(target, kind) != _stored(target, column.spark_type):
+        if kind is None or target.stored(kind) != target.stored(column.spark_type):
             shown = "missing" if kind is None else kind.simpleString()
             raise SetupError(
                 f"{schema.topic}: column {column.name!r} is {column.spark_type.simpleString()}, but in "
                 f"{target.name} it is {shown}: {_ANEW}"
             )
-
-
-def _stored(target: LakeTable, kind: DataType) -> str:
-    """The type as the format stores it: Iceberg has no smallint."""
-    if target.using == "iceberg":
-        if isinstance(kind, ArrayType):
-            return f"array<{_stored(target, kind.elementType)}>"
-        if isinstance(kind, ShortType):
-            kind = IntegerType()
-    return kind.simpleString()

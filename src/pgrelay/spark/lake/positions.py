@@ -22,8 +22,6 @@ from pyspark.sql.types import StringType, StructType
 from pgrelay.errors import GapError, PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake.applied import Applied, parsed
-from pgrelay.spark.lake.commits import marking, marks, was_undone
-from pgrelay.spark.lake.own_tables import OwnTable
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.schemas.schema import Position, TableSchema
 
@@ -59,9 +57,9 @@ def drop_call(target: LakeTable) -> str:
     return f'pgrelay.spark.drop(spark, "{name}", using="{target.using}")'
 
 
-def positions_table(target: LakeTable) -> OwnTable:
+def positions_table(target: LakeTable) -> LakeTable:
     """The table beside a target that has the property; it may not exist."""
-    return OwnTable.beside(target, SUFFIX)
+    return target.beside(SUFFIX)
 
 
 class Positions:
@@ -128,12 +126,12 @@ class Positions:
         ):
             # An earlier release wrote it, without announcing commits, or the table beside it is gone. What
             # has a key now may have had none in an earlier version.
-            for mark in marks(self._target)[0]:
+            for mark in self._target.marks()[0]:
                 self.applied.take(mark)
 
     def _is_made(self, mark: str, since: int) -> bool:
         """Whether the target has an announced commit. Raises SetupError if its log begins later."""
-        made, whole = marks(self._target, since)
+        made, whole = self._target.marks(since)
         if mark in made:
             return True
         if not whole:
@@ -213,7 +211,7 @@ class Positions:
         mark = commit.mark()
         self._keep(**{_NEXT: mark})
         self._refuse_overtaken()
-        with marking(self._target, mark):
+        with self._target.marking(mark):
             yield
 
     def write(self, batch: Applied) -> None:
@@ -273,7 +271,7 @@ class Positions:
         """Raise SetupError if the target lost what is remembered as applied, which would be skipped for
         ever."""
         version = self._target.version()
-        if self._since not in (None, version) and was_undone(self._target, self._since):
+        if self._since not in (None, version) and self._target.was_undone(self._since):
             raise SetupError(
                 f"{self.applied.topic}: {self._target.name} was replaced or put back to an earlier version, "
                 f"and lacks what the mirror had applied to it, up to LSN {self._lsn}: put it back, by "

@@ -1,100 +1,71 @@
-"""Tables of the lake: their names, their creation, and how Delta and Iceberg differ."""
+"""Tables of the lake: what Delta's and Iceberg's have in common, and what each must answer."""
 
+import dataclasses
 import re
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final, Literal
+from datetime import timedelta
+from threading import Lock
+from typing import Any, ClassVar, Final, Literal, Self
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
-from pgrelay.errors import SetupError
-from pgrelay.spark.lake.delta_folders import remove_unmade
 from pgrelay.spark.names import COMMIT_LSN, literal, quoted, sql_type
 
 Using = Literal["delta", "iceberg"]
 
-# Columns that a format, or Spark's MERGE into it, uses internally: a table's own column of that name is
-# mistaken for it, without an error if it is `__row_operation`.
-TAKEN: Final[dict[str, frozenset[str]]] = {
-    "delta": frozenset(
-        (
-            *("_metadata", "_row_dropped_", "_source_row_present_", "_tmp_metadata_row_index"),
-            *("__delta_internal_is_row_deleted", "deletionvectorid"),
-        )
-    ),
-    "iceberg": frozenset(
-        (
-            *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id"),
-            *("_last_updated_sequence_number", "__row_operation", "__row_id", "__row_from_source"),
-            *("__row_from_target", "__original_row_id__file", "__original_row_id__pos"),
-        )
-    ),
-}
+# How long a table of our own keeps old versions: for a driver of ours that reads at this moment.
+OWN_KEPT: Final = timedelta(minutes=10)
 
 # A data frame's placeholder in a statement; or an identifier or text, which may contain what looks like one.
 _SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
 
-_SESSION_CATALOG: Final = "spark_catalog"
-
-# Classes of catalogs that take tables of one format only; other catalogs take both, or it is not known.
-_ONLY: Final[dict[str, Using]] = {
-    "org.apache.spark.sql.delta.catalog.DeltaCatalog": "delta",
-    "org.apache.iceberg.spark.SparkCatalog": "iceberg",
-}
-
-_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
-_PLAIN_NAME: Final = re.compile(r"\w+", re.ASCII)
-_NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{,2}}")
-
-# Each batch is a commit, or two, and each commit leaves files. Delta lists them all several times a batch: by
-# default those of 30 days. Iceberg writes all metadata to a new file, and by default keeps every one.
-_OLD_METADATA: Final[dict[Using, dict[str, str]]] = {
-    "delta": {"delta.logRetentionDuration": "interval 7 days"},
-    "iceberg": {
-        "write.metadata.delete-after-commit.enabled": "true",
-        "write.metadata.previous-versions-max": "20",
-    },
-}
-
-# To Delta the two are one choice: the log's may not be the shorter. A session may have its own defaults.
-_RETENTIONS: Final = ("deletedFileRetentionDuration", "logRetentionDuration")
-_DELTA_DEFAULTS: Final = "spark.databricks.delta.properties.defaults"
-
-_PROPERTIES: Final[dict[str, dict[str, str]]] = {
-    "delta": {
-        # Columns can be renamed, dropped and have any name; their types can widen.
-        "delta.columnMapping.mode": "name",
-        "delta.enableTypeWidening": "true",
-        "delta.feature.timestampNtz": "supported",
-        # A change marks a row as deleted instead of rewriting its whole file.
-        "delta.enableDeletionVectors": "true",
-    },
-    "iceberg": {
-        "write.merge.mode": "merge-on-read",
-        "write.delete.mode": "merge-on-read",
-        "write.update.mode": "merge-on-read",
-    },
-}
+_ONE_MARK: Final = Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class LakeTable:
-    """A Delta or Iceberg table, which may not exist yet. `name` is its full name, quoted."""
+class LakeTable(ABC):
+    """A Delta or Iceberg table, which may not exist yet. `name` is its full name, quoted.
+
+    `is_own`: it is one of ours beside the targets, written with every batch. Nobody else reads it, or an old
+    version of it, so it keeps no more than the last minutes' versions.
+    """
 
     spark: SparkSession
     name: str
-    using: Using
+    is_own: bool = False
+
+    using: ClassVar[Using]
+    # Columns that the format, or Spark's MERGE into it, uses internally, in lower case: a table's own column
+    # of that name is mistaken for it, without an error if it is `__row_operation`.
+    taken: ClassVar[frozenset[str]]
+    # Properties of a new table, beside those of `_old_metadata`.
+    _defaults: ClassVar[Mapping[str, str]]
+    # The session's setting that attaches a text to commits.
+    _mark_setting: ClassVar[str]
+
+    def beside(self, suffix: str) -> Self:
+        """The table of our own whose name is this one's with a suffix."""
+        return dataclasses.replace(self, name=f"{self.name[:-1]}{suffix}`", is_own=True)
+
+    def own(self, name: str) -> Self:
+        """The table of our own of that name, which is not quoted, in this one's namespace."""
+        full = f"{self.namespace}.{quoted(name)}" if self.namespace else quoted(name)
+        return dataclasses.replace(self, name=full, is_own=True)
+
+    @property
+    def namespace(self) -> str:
+        """The part of the name before the table's own, quoted, with its catalog; empty if there is none."""
+        space, point, _ = self.name.rpartition("`.`")
+        return space + point[:1]
 
     def plain_name(self) -> str:
         """One name for all its spellings: case does not matter, and the session's catalog is implied."""
-        name = self.name.casefold().removeprefix("`spark_catalog`.")
-        alone = self.using == "delta" and "`.`" not in name
-        return f"{quoted(self.spark.catalog.currentDatabase())}.{name}" if alone else name
+        return self.name.casefold().removeprefix("`spark_catalog`.")
 
     def exists(self) -> bool:
         return self.spark.catalog.tableExists(self.name)
@@ -104,13 +75,11 @@ class LakeTable:
 
     def is_empty(self) -> bool:
         # Asked first: a query that finds no rows takes as long as all else in a new table's first batch.
-        table = self.loaded()
-        if self.using == "delta":
-            told = table.initialSnapshot().checksumOpt()
-            has_no_files = told.isDefined() and told.get().numFiles() == 0
-        else:
-            has_no_files = table.table().currentSnapshot() is None
-        return has_no_files or self.rows().isEmpty()
+        return self._has_no_files() or self.rows().isEmpty()
+
+    @abstractmethod
+    def _has_no_files(self) -> bool:
+        """Whether the table's metadata tells that it has no rows, without a Spark job."""
 
     def replace(self, columns: StructType, properties: Mapping[str, str]) -> None:
         """Give the table these columns, and no rows. Its other `pgrelay.` properties stay."""
@@ -119,17 +88,21 @@ class LakeTable:
 
     def create(self, columns: StructType, properties: Mapping[str, str] | None = None) -> None:
         """Create the table and its namespace if they are missing."""
-        namespace = self.name.rpartition("`.`")[0]
-        if namespace.count("`.`") >= (1 if self.using == "iceberg" else 0) and namespace:
-            self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}`")
-        if self.using == "delta":
-            remove_unmade(self.spark, self.name)
+        self._make_place()
         self._make("CREATE TABLE IF NOT EXISTS", columns, properties or {})
+
+    @abstractmethod
+    def _make_place(self) -> None:
+        """Create the namespace if it is missing, and remove what would keep the table from being created."""
 
     def _make(self, how: str, columns: StructType, properties: Mapping[str, str]) -> None:
         listed = ", ".join(f"{quoted(field.name)} {sql_type(field.dataType)}" for field in columns)
-        told = _listed({**_PROPERTIES[self.using], **self.old_metadata({}), **properties})
+        told = _listed({**self._defaults, **self._old_metadata({}), **properties})
         self.spark.sql(f"{how} {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})")
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Drop the table with its files."""
 
     def properties(self) -> dict[str, str]:
         # SHOW TBLPROPERTIES hides values that contain a word like token or url, even in a topic's name.
@@ -147,7 +120,7 @@ class LakeTable:
         parsed = state.sqlParser().parseMultipartIdentifier(self.name)
         *namespace, table = (parsed.apply(number) for number in range(parsed.length()))
         manager = state.catalogManager()
-        of_catalog = namespace and _is_catalog(self.spark, namespace[0])
+        of_catalog = namespace and is_catalog(self.spark, namespace[0])
         catalog = manager.catalog(namespace.pop(0)) if of_catalog else manager.currentCatalog()
         named = namespace if of_catalog else namespace or list(manager.currentNamespace())
         spaces = gateway.new_array(jvm.java.lang.String, len(named))
@@ -161,44 +134,83 @@ class LakeTable:
 
     def shed_metadata(self) -> None:
         """Bound old metadata as `create` does; an earlier release did not. A user's own choice stays."""
-        if lacking := self.old_metadata(self.properties()):
+        if lacking := self._old_metadata(self.properties()):
             self.set_properties(lacking)
 
-    def old_metadata(self, given: Mapping[str, str]) -> dict[str, str]:
+    @abstractmethod
+    def _old_metadata(self, given: Mapping[str, str]) -> dict[str, str]:
         """The properties that bound old metadata, for a table that has these."""
-        if self.using == "delta" and self._has_retention(given):
-            return {}
-        return {name: value for name, value in _OLD_METADATA[self.using].items() if name not in given}
 
-    def _has_retention(self, given: Mapping[str, str]) -> bool:
-        """Whether the user chose how long Delta keeps something, for the table or the session."""
-        conf = self.spark.conf
-        return any(
-            f"delta.{name}" in given or conf.get(f"{_DELTA_DEFAULTS}.{name}", None) for name in _RETENTIONS
-        )
+    @abstractmethod
+    def shed_log(self) -> None:
+        """Called after commits to a table of our own, keeps its log short."""
 
+    @abstractmethod
+    def compact(self) -> None:
+        """Rewrite small files as large ones, without the rows that are marked as deleted."""
+
+    @abstractmethod
+    def refuse_purge(self, older_than: timedelta) -> None:
+        """Raise SetupError if a purge of such versions could disturb a reader, unless the session permits."""
+
+    @abstractmethod
+    def purge(self, older_than: timedelta) -> None:
+        """Delete the files that only versions older than this need."""
+
+    @abstractmethod
+    def remove_old_files(self) -> None:
+        """Delete the files that only old versions of a table of our own need."""
+
+    @abstractmethod
     def version(self) -> int:
         """The last commit's version in Delta, or snapshot in Iceberg, as `VERSION AS OF` takes them.
 
         0, which `VERSION AS OF` does not take, for an Iceberg table without a commit. Takes no Spark job, as
         SQL would: a mirror of whole transactions asks for all its targets in each batch.
         """
-        table = self.loaded()
-        if self.using == "delta":
-            return int(table.initialSnapshot().version())
-        snapshot = table.table().currentSnapshot()
-        return 0 if snapshot is None else int(snapshot.snapshotId())
 
+    @abstractmethod
+    def way_back(self, version: int) -> str:
+        """The statement that puts the table to a version, whether that is an earlier one or a later one."""
+
+    @contextmanager
+    def marking(self, mark: str) -> Iterator[None]:
+        """Marks the commits that are made in the block; a mark is part of its commit."""
+        setting, conf = self._mark_setting, self.spark.conf
+        with _ONE_MARK:  # the setting is the session's
+            before = conf.get(setting, None)
+            conf.set(setting, mark)
+            try:
+                yield
+            finally:
+                if before is None:
+                    conf.unset(setting)
+                else:
+                    conf.set(setting, before)
+
+    @abstractmethod
+    def marks(self, since: int | None = None) -> tuple[list[str], bool]:
+        """The marks of those commits after the version `since`, by default of all, that have one.
+
+        And whether all commits since then are known: logs are cleaned, and snapshots expire.
+        """
+
+    @abstractmethod
+    def was_undone(self, since: int) -> bool:
+        """Whether the table lost what it had at the version `since`: by going back further, or by a
+        replacement.
+
+        False if nothing tells: logs are cleaned, and snapshots expire.
+        """
+
+    def stored(self, kind: DataType) -> str:
+        """The type as the format stores it."""
+        return kind.simpleString()
+
+    @abstractmethod
     def arranged_by(self, column: str) -> Literal["partitioned", "ordered"] | None:
-        """How Iceberg arranges the files by a column, now or, of partitions, ever; None if it does not."""
-        if self.using == "delta":
-            return None  # it refuses to drop such a column
-        table = self.loaded().table()
-        field = table.schema().asStruct().field(column).fieldId()  # `findField` takes a path
-        specs = table.specs().values()
-        if any(part.sourceId() == field for spec in specs for part in spec.fields()):
-            return "partitioned"
-        return "ordered" if any(part.sourceId() == field for part in table.sortOrder().fields()) else None
+        """How the files are arranged by a column, now or, of partitions, ever, if the format would drop the
+        column all the same, and could not write any more; else None."""
 
     def add_absent(
         self, rows: DataFrame, key: Sequence[str], *, since: int | None = None, empties: str = ""
@@ -209,52 +221,18 @@ class LakeTable:
         `empties`: the clause of `emptying` that deletes rows in the same commit. Fails if another driver adds
         rows meanwhile: to a plain append that is no conflict, and each row would be there twice.
         """
-        if self.using == "delta" or empties:
-            same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
-            same += "" if since is None else f" AND t.{COMMIT_LSN} >= {since}"
-            columns = ", ".join(map(quoted, rows.columns))
-            values = ", ".join(f"s.{quoted(name)}" for name in rows.columns)
-            self.run(
-                f"MERGE INTO {self.name} t USING {{rows}} s ON {same}"
-                f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values}){empties}",
-                rows=rows,
-            )
-            return
-        # Iceberg turns such a MERGE into a plain append. An overwrite, even of no row, is checked for
-        # conflicts with the commits since a version.
-        seen = self.version()
-        there = self.rows() if since is None else self.rows().where(f"{COMMIT_LSN} >= {since}")
-        there = there.select(*map(quoted, key))
-        writer = rows.join(there, list(key), "left_anti").writeTo(self.name)
-        if seen:
-            writer = writer.option("validate-from-snapshot-id", str(seen))
-        writer.option("isolation-level", "serializable").overwrite(F.lit(False))
-
-    def call(self, procedure: str, *arguments: str) -> None:
-        """Call one of Iceberg's procedures, which are in the table's catalog."""
-        self.spark.sql(self._calling(procedure, *arguments))
-
-    def _calling(self, procedure: str, *arguments: str) -> str:
-        catalog, _, name = self.name.partition("`.`")
-        given = ", ".join([f"table => {literal(f'`{name}')}", *arguments])
-        return f"CALL {catalog}`.system.{procedure}({given})"
-
-    def way_back(self, version: int) -> str:
-        """The statement that puts the table to a version, whether that is an earlier one or a later one."""
-        if self.using == "delta":
-            return f"RESTORE TABLE {self.name} TO VERSION AS OF {version}"
-        return self._calling("set_current_snapshot", f"snapshot_id => {version}")
-
-    def expire(self, until: datetime) -> None:
-        """Delete Iceberg's snapshots from before a moment, in UTC, and the files that only they need."""
-        self.call("expire_snapshots", f"older_than => TIMESTAMP '{until:%Y-%m-%d %H:%M:%S.%f}+00:00'")
+        same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
+        same += "" if since is None else f" AND t.{COMMIT_LSN} >= {since}"
+        columns = ", ".join(map(quoted, rows.columns))
+        values = ", ".join(f"s.{quoted(name)}" for name in rows.columns)
+        self.run(
+            f"MERGE INTO {self.name} t USING {{rows}} s ON {same}"
+            f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values}){empties}",
+            rows=rows,
+        )
 
     def source(self, rows: DataFrame) -> DataFrame:
         """Rows that were read from tables of the lake, such as this one, as the source of a MERGE into it."""
-        # Spark 4.1 has no plan for such a source where it looks for the files to copy.
-        copies = "copy-on-write"  # Iceberg's default
-        if self.using == "iceberg" and self.properties().get("write.merge.mode", copies).lower() == copies:
-            return rows.localCheckpoint()
         return rows
 
     def run(self, statement: str, **sources: DataFrame) -> None:
@@ -263,60 +241,8 @@ class LakeTable:
             self.spark.sql(_SOURCE.sub(lambda found: names[found[1]] if found[1] else found[0], statement))
 
 
-def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
-    """The table of that name: `orders`, `lake.orders`, or with a catalog before it.
-
-    Without a catalog, Delta tables are in the session's catalog and Iceberg tables in `iceberg`. The name is
-    made full, so that it can't be a view's, or another table's after USE. Raises SetupError if the name is
-    not a table's, its catalog takes no tables of the format, or there is no such format.
-    """
-    if using not in _PROPERTIES:
-        raise SetupError(f"using={using!r}: write delta or iceberg")
-    if not isinstance(target, str):
-        raise SetupError(f"{target!r} is not a table name: write orders, lake.orders or catalog.lake.orders")
-    parts = [part[0].replace("``", "`") or part[1] for part in _PART.findall(target)]
-    if not _NAME.fullmatch(target):
-        raise SetupError(f"{target!r} is not a table name: write orders, lake.orders or catalog.lake.orders")
-    has_catalog = len(parts) > 1 and _is_catalog(spark, parts[0])
-    if len(parts) > 2 and not has_catalog and (using == "iceberg" or _in_session_by_default(spark)):
-        # Iceberg would make a namespace of that name in its own catalog.
-        raise SetupError(
-            f"{target}: the session has no catalog {parts[0]!r}: set spark.sql.catalog.{parts[0]} in its "
-            "options, or leave that out"
-        )
-    if has_catalog:
-        _refuse_other_format(spark, target, parts[0], using)
-    elif using == "iceberg":
-        parts = ["iceberg", *parts]
-    in_session = using == "delta" and (not has_catalog or parts[0] == _SESSION_CATALOG)
-    if in_session and not all(_PLAIN_NAME.fullmatch(part) for part in parts):
-        raise SetupError(
-            f"{target}: the session's catalog, which has Delta's tables, takes only letters from a to z, "
-            "digits and _ in names: write another name"
-        )
-    if in_session and not has_catalog and _in_session_by_default(spark):
-        state: Any = spark._jsparkSession.sessionState()
-        database = [state.catalog().getCurrentDatabase()] if len(parts) == 1 else []
-        parts = [_SESSION_CATALOG, *database, *parts]
-    return LakeTable(spark, ".".join(quoted(part) for part in parts), using)
-
-
-def _refuse_other_format(spark: SparkSession, target: str, catalog: str, using: Using) -> None:
-    """Raise SetupError if a catalog takes no tables of that format."""
-    only = _ONLY.get(spark.conf.get(f"spark.sql.catalog.{catalog}") or "", using)
-    if only != using:
-        raise SetupError(
-            f"{target}: the catalog {catalog!r} takes only {only} tables: write using={only!r}, or name a "
-            f"table in another catalog for {using}"
-        )
-
-
-def _in_session_by_default(spark: SparkSession) -> bool:
-    """Whether names without a catalog are in the session's catalog: a platform may have another default."""
-    return spark.conf.get("spark.sql.defaultCatalog", None) in (None, _SESSION_CATALOG)
-
-
-def _is_catalog(spark: SparkSession, name: str) -> bool:
+def is_catalog(spark: SparkSession, name: str) -> bool:
+    """Whether the session has a catalog of that name."""
     return spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
 
 

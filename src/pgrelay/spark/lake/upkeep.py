@@ -1,17 +1,15 @@
 """Keeping targets fast and small: compaction of small files, and purge of old versions."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import told_of
+from pgrelay.spark.lake.delta import LEAST_KEPT
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import positions_table
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
-
-# Delta's own minimum: a reader or a writer may be at an old version.
-_KEPT: Final = timedelta(days=7)
+from pgrelay.spark.lake.tables import LakeTable, Using
 
 
 def compact(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
@@ -23,17 +21,12 @@ def compact(spark: SparkSession, target: str, *, using: Using = "delta") -> None
     """
     table = _existing(spark, target, using)
     with told_of(f"compact {target}"):
-        if using == "delta":
-            spark.sql(f"OPTIMIZE {table.name}")
-            spark.sql(f"REORG TABLE {table.name} APPLY (PURGE)")
-            return
-        files = "options => map('delete-file-threshold', '1', 'min-input-files', '2')"
-        table.call("rewrite_data_files", files)
-        table.call("rewrite_position_delete_files")
-        table.call("rewrite_manifests")
+        table.compact()
 
 
-def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_than: timedelta = _KEPT) -> None:
+def purge(
+    spark: SparkSession, target: str, *, using: Using = "delta", older_than: timedelta = LEAST_KEPT
+) -> None:
     """Delete the files that only versions older than this need; `VERSION AS OF` can't read those any more.
 
     Raises SetupError if `older_than` is no timedelta or less than nothing, and with Delta if it is less than
@@ -41,26 +34,15 @@ def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_tha
     """
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
         raise SetupError(f"older_than={older_than!r}: write a timedelta, such as timedelta(days=7)")
-    try:
-        until = datetime.now(UTC) - older_than
-    except OverflowError:
-        raise SetupError(f"older_than={older_than}: no version is that old") from None
+    if older_than > datetime.now(UTC) - datetime.min.replace(tzinfo=UTC):
+        raise SetupError(f"older_than={older_than}: no version is that old")
     table = _existing(spark, target, using)
-    if using == "delta":
-        checked = spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true") != "false"
-        if checked and older_than < _KEPT:
-            raise SetupError(
-                f"older_than={older_than}: a reader of an old version could lose its files; take 7 days or "
-                "more, or set spark.databricks.delta.retentionDurationCheck.enabled to false"
-            )
+    table.refuse_purge(older_than)
     with told_of(f"purge {target}"):
         table.shed_metadata()
         if (beside := positions_table(table)).exists():
             beside.shed_metadata()
-        if using == "delta":
-            spark.sql(f"VACUUM {table.name} RETAIN {older_than / timedelta(hours=1)} HOURS")
-            return
-        table.expire(until)
+        table.purge(older_than)
 
 
 def _existing(spark: SparkSession, target: str, using: Using) -> LakeTable:

@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from pgrelay.errors import GapError, SetupError
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.apply import OnMissing, Target, refuse_other_choice
-from pgrelay.spark.lake.tables import TAKEN, Using, lake_table
+from pgrelay.spark.lake.named import FORMATS, lake_table
+from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.transactions import with_positions
@@ -114,7 +115,7 @@ class Batches:
     def schemas(self, spark: SparkSession) -> dict[str, TableSchema]:
         """The schemas of the mirrored topics, as far as they are known by now."""
         known = self._schemas.read_written(spark, self._writing.tables)
-        taken = TAKEN[self._writing.using]
+        taken = FORMATS[self._writing.using].taken
         return {topic: replace(self._reading.schema(schema), taken=taken) for topic, schema in known.items()}
 
     def apply_tables(

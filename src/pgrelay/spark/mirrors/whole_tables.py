@@ -20,8 +20,8 @@ from pyspark.sql.types import StringType, StructType
 from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import reason
-from pgrelay.spark.lake.own_tables import OwnTable
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.transactions import POSITIONED, transaction_topic
 
@@ -79,7 +79,7 @@ class WholeTables:
     Only one query writes them, so the first table's properties are read once.
     """
 
-    def __init__(self, query: str, position: OwnTable, held: OwnTable, prefix: str) -> None:
+    def __init__(self, query: str, position: LakeTable, held: LakeTable, prefix: str) -> None:
         self.query = query  # its id
         self._position = position
         self._held = held
@@ -91,18 +91,14 @@ class WholeTables:
         cls, spark: SparkSession, prefix: str, query: str, targets: Mapping[str, str], using: Using
     ) -> "WholeTables":
         """The tables of a query, in whichever namespace; they may not exist yet. `targets` by topic."""
-        spaces = [lake_table(spark, target, using).name.rpartition("`.`")[0] for target in targets.values()]
-
+        found = [lake_table(spark, target, using) for target in targets.values()]
         # A table's name allows fewer characters than a topic's.
         plain = re.sub(r"\W", "_", prefix, flags=re.ASCII)
-
-        def table(space: str, what: str) -> OwnTable:
-            own = f"`{plain}__{what}_{query[:8]}`"
-            return OwnTable(spark, f"{space}`.{own}" if space else own, using)
-
-        there = (space for space in dict.fromkeys(spaces) if table(space, "position").exists())
-        space = next(there, spaces[0])
-        return cls(query, table(space, "position"), table(space, "held"), prefix)
+        position, held = (f"{plain}__{what}_{query[:8]}" for what in ("position", "held"))
+        by_namespace = {table.namespace: table for table in found}
+        there = (table for table in by_namespace.values() if table.own(position).exists())
+        target = next(there, found[0])
+        return cls(query, target.own(position), target.own(held), prefix)
 
     def begin(self, topics: Iterable[str], batch: int) -> None:
         """Create the tables. Raises SetupError if one is gone, and with it the rows held back."""
@@ -218,7 +214,7 @@ def refuse_to_be_left(source: QuerySource, prefix: str, tables: Mapping[str, str
         WholeTables.of(source.session, prefix, checkpoint.query_id(), tables, using).refuse_waiting()
 
 
-def _require(own: OwnTable) -> None:
+def _require(own: LakeTable) -> None:
     """Raise SetupError if a table is gone that the mirror has written."""
     if not own.exists():
         raise SetupError(

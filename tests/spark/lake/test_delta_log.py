@@ -1,4 +1,4 @@
-"""Tables of our own are written with every batch, for years: what old versions need is removed."""
+"""Delta's log of a table of our own, which is written with every batch, for years."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -8,18 +8,14 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructType
 
-from pgrelay.spark.lake import own_tables
-from pgrelay.spark.lake.own_tables import OwnTable
-from pgrelay.spark.lake.tables import Using, lake_table
-from tests.spark.handmade_records import rows
+from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.tables import LakeTable
 from tests.spark.lake.folders import age, log_of
 
-ID = StructType().add("id", IntegerType())
 
-
-def own_table(spark: SparkSession, target: str, using: Using = "delta") -> OwnTable:
-    made = OwnTable.beside(lake_table(spark, target, using), "__own")
-    made.create(ID)
+def own_table(spark: SparkSession, target: str) -> LakeTable:
+    made = lake_table(spark, target, "delta").beside("__own")
+    made.create(StructType().add("id", IntegerType()))
     return made
 
 
@@ -50,36 +46,12 @@ def test_a_delta_that_lacks_the_call_keeps_its_log(
     monkeypatch.setattr("pgrelay.spark.lake.delta_log._EVERY", 1)
     own = own_table(spark, target)
 
-    def without_log(table: OwnTable) -> JavaObject:
+    def without_log(table: LakeTable) -> JavaObject:
         assert table == own
         bare: JavaObject = spark._jvm.java.lang.Object()  # type: ignore[union-attr]
         return bare
 
-    monkeypatch.setattr(OwnTable, "loaded", without_log)
+    monkeypatch.setattr(LakeTable, "loaded", without_log)
     own.set_properties({"number": "1"})
     monkeypatch.undo()
     assert own.properties()["number"] == "1"
-
-
-@pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_files_that_only_old_versions_need_are_deleted(
-    spark: SparkSession, warehouse: Path, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = own_table(spark, target, using)
-    for number in range(6):
-        spark.createDataFrame([(number,)], ID).coalesce(1).writeTo(own.name).append()
-        own.run(f"DELETE FROM {own.name} WHERE id < {number}")
-
-    def files() -> int:
-        found = warehouse.rglob(f"{target.partition('.')[2]}__own/**/*.parquet")
-        return len([path for path in found if "_delta_log" not in path.parts])
-
-    assert files() == 6
-    own.remove_old_files()
-    assert files() == 6, "a reader may be at an old version"
-    monkeypatch.setattr(own_tables, "_KEPT", timedelta(0))
-    if using == "delta":
-        own.set_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
-    own.remove_old_files()
-    assert files() == 1
-    assert list(rows(own.rows())) == [(5,)]

@@ -1,11 +1,8 @@
-"""Targets that somebody puts back to an earlier version, or replaces, and the commits of others."""
+"""Targets that somebody puts back to an earlier version, or replaces, and what is no such loss."""
 
 import re
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
-from urllib.parse import urlparse
-from urllib.request import url2pathname
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,9 +10,9 @@ from pyspark.sql import SparkSession
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake import apply
-from pgrelay.spark.lake.commits import was_undone
+from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import positions_table
-from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableVersion
 from tests.spark.handmade_records import Topic, change, rows, table
@@ -43,7 +40,7 @@ class Lake:
         return self.table.version()
 
     def is_undone(self, since: int) -> bool:
-        return was_undone(self.table, since)
+        return self.table.was_undone(since)
 
 
 @both_formats
@@ -69,29 +66,6 @@ def test_a_replaced_table_has_lost_everything(spark: SparkSession, target: str, 
     assert lake.is_undone(version)
     later = lake.commit()
     assert (lake.is_undone(version), lake.is_undone(later)) == (True, False)
-
-
-def test_a_restore_by_time_is_taken_for_a_loss_and_a_shorter_log_too(
-    spark: SparkSession, target: str
-) -> None:
-    """Delta's log tells the time as it was written in the statement."""
-    lake = Lake(spark, target, "delta")
-    version = lake.commit()
-    [moment] = spark.sql(f"DESCRIBE HISTORY {lake.table.name} LIMIT 1").select("timestamp").collect()
-    lake.commit()
-    assert lake.is_undone(version + 2)  # such as of a folder that came from a backup
-    spark.sql(f"RESTORE TABLE {lake.table.name} TO TIMESTAMP AS OF '{moment['timestamp']}'")
-    assert lake.is_undone(version)
-
-
-def test_expired_snapshots_tell_nothing(spark: SparkSession, target: str) -> None:
-    lake = Lake(spark, target, "iceberg")
-    first, second, third, fourth = (lake.commit() for _ in range(4))
-    lake.table.call("expire_snapshots", f"snapshot_ids => ARRAY({third})")
-    # What led to the fourth is known no further than to the third.
-    assert [lake.is_undone(version) for version in (first, second, third, fourth)] == [False] * 4
-    put_back(lake.table, second)
-    assert [lake.is_undone(version) for version in (first, second, third, fourth)] == [False] * 3 + [True]
 
 
 @both_formats
@@ -133,20 +107,6 @@ def test_what_others_do_to_a_target_is_no_loss(topic: Topic, target: str, using:
     spark.sql(f"COMMENT ON TABLE {name} IS 'a mirror'")
     pg.compact(spark, target, using=using)
     driver.apply(1, 2)
-    assert rows(driver.table.rows()) == Counter([(1,), (2,)])
-
-
-def test_a_commit_that_does_not_say_what_it_did_is_no_loss(topic: Topic, target: str) -> None:
-    """Delta's protocol has other writers leave that out."""
-    schema = table(topic.name, ID)
-    topic.write(*(change("c", 10 * n, after={"id": n}) for n in (1, 2)))
-    driver = Driver(topic, target, "delta", schema)
-    driver.apply(0, 1)
-    [folder] = topic.spark.sql(f"DESCRIBE DETAIL {driver.table.name}").select("location").collect()
-    entry = Path(url2pathname(urlparse(folder[0]).path)) / "_delta_log"
-    entry /= f"{driver.table.version() + 1:020d}.json"
-    entry.write_text('{"txn":{"appId":"another","version":1,"lastUpdated":1}}\n')
-    Driver(topic, target, "delta", schema).apply(1, 2)
     assert rows(driver.table.rows()) == Counter([(1,), (2,)])
 
 

@@ -1,0 +1,118 @@
+"""Delta tables of the lake."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import ClassVar, Final, Literal
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.lake.delta_commits import commits, undo
+from pgrelay.spark.lake.delta_folders import remove, remove_unmade
+from pgrelay.spark.lake.delta_log import shed_entries
+from pgrelay.spark.lake.tables import OWN_KEPT, LakeTable
+from pgrelay.spark.names import quoted
+
+# Delta's own minimum: a reader or a writer may be at an old version.
+LEAST_KEPT: Final = timedelta(days=7)
+
+# To Delta the two are one choice: the log's may not be the shorter. A session may have its own defaults.
+_RETENTIONS: Final = ("deletedFileRetentionDuration", "logRetentionDuration")
+_SESSION_DEFAULTS: Final = "spark.databricks.delta.properties.defaults"
+
+_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
+
+
+class DeltaTable(LakeTable):
+    """A Delta table. Its versions are numbers from 0, one for each commit."""
+
+    __slots__ = ()
+
+    using = "delta"
+    taken = frozenset(
+        (
+            *("_metadata", "_row_dropped_", "_source_row_present_", "_tmp_metadata_row_index"),
+            *("__delta_internal_is_row_deleted", "deletionvectorid"),
+        )
+    )
+    _defaults: ClassVar[Mapping[str, str]] = {
+        # Columns can be renamed, dropped and have any name; their types can widen.
+        "delta.columnMapping.mode": "name",
+        "delta.enableTypeWidening": "true",
+        "delta.feature.timestampNtz": "supported",
+        # A change marks a row as deleted instead of rewriting its whole file.
+        "delta.enableDeletionVectors": "true",
+    }
+    _mark_setting = "spark.databricks.delta.commitInfo.userMetadata"
+
+    def plain_name(self) -> str:
+        name = super().plain_name()
+        return name if "`.`" in name else f"{quoted(self.spark.catalog.currentDatabase())}.{name}"
+
+    def _has_no_files(self) -> bool:
+        told = self.loaded().initialSnapshot().checksumOpt()
+        return bool(told.isDefined() and told.get().numFiles() == 0)
+
+    def _make_place(self) -> None:
+        if self.namespace:
+            self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.namespace}")
+        remove_unmade(self.spark, self.name)
+
+    def drop(self) -> None:
+        row = self.spark.sql(f"DESCRIBE DETAIL {self.name}").select("location").first()
+        self.spark.sql(f"DROP TABLE {self.name}")
+        if row is not None:
+            remove(self.spark, row["location"])
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        super().set_properties(properties)
+        if self.is_own:
+            self.shed_log()
+
+    def _old_metadata(self, given: Mapping[str, str]) -> dict[str, str]:
+        if self.is_own:
+            # Delta keeps entries of its log for at least as long as deleted files.
+            kept = f"interval {OWN_KEPT // timedelta(minutes=1)} minutes"
+            return {f"delta.{name}": kept for name in _RETENTIONS if f"delta.{name}" not in given}
+        conf = self.spark.conf
+        if any(
+            f"delta.{name}" in given or conf.get(f"{_SESSION_DEFAULTS}.{name}", None) for name in _RETENTIONS
+        ):
+            return {}
+        # By default 30 days. Each batch is a commit, or two, and Delta lists all their entries several times.
+        return {"delta.logRetentionDuration": "interval 7 days"}
+
+    def shed_log(self) -> None:
+        shed_entries(self.spark, self.loaded())
+
+    def compact(self) -> None:
+        self.spark.sql(f"OPTIMIZE {self.name}")
+        self.spark.sql(f"REORG TABLE {self.name} APPLY (PURGE)")
+
+    def refuse_purge(self, older_than: timedelta) -> None:
+        if older_than < LEAST_KEPT and self.spark.conf.get(_CHECK, "true") != "false":
+            raise SetupError(
+                f"older_than={older_than}: a reader of an old version could lose its files; take 7 days or "
+                f"more, or set {_CHECK} to false"
+            )
+
+    def purge(self, older_than: timedelta) -> None:
+        self.spark.sql(f"VACUUM {self.name} RETAIN {older_than / timedelta(hours=1)} HOURS")
+
+    def remove_old_files(self) -> None:
+        self.spark.sql(f"VACUUM {self.name}")  # by the table's own retention
+
+    def version(self) -> int:
+        return int(self.loaded().initialSnapshot().version())
+
+    def way_back(self, version: int) -> str:
+        return f"RESTORE TABLE {self.name} TO VERSION AS OF {version}"
+
+    def marks(self, since: int | None = None) -> tuple[list[str], bool]:
+        found = commits(self, since)
+        whole = since is None or not found or found[-1].version == since + 1
+        return [commit.mark for commit in found if commit.mark is not None], whole
+
+    def was_undone(self, since: int) -> bool:
+        return self.version() < since or undo(commits(self, since), since)
+
+    def arranged_by(self, column: str) -> Literal["partitioned", "ordered"] | None:
+        return None  # Delta refuses to drop such a column

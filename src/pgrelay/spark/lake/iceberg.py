@@ -1,0 +1,149 @@
+"""Iceberg tables of the lake."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Final, Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType
+
+from pgrelay.spark.lake.tables import OWN_KEPT, LakeTable
+from pgrelay.spark.names import COMMIT_LSN, literal, quoted
+
+# Each batch is a commit, or two. Each writes all metadata to a new file, and by default every one is kept.
+_OLD_METADATA: Final = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+_MARK: Final = "pgrelay"  # in the summary of a snapshot
+
+
+class IcebergTable(LakeTable):
+    """An Iceberg table. Its versions are snapshots, whose ids have no order."""
+
+    __slots__ = ()
+
+    using = "iceberg"
+    taken = frozenset(
+        (
+            *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id"),
+            *("_last_updated_sequence_number", "__row_operation", "__row_id", "__row_from_source"),
+            *("__row_from_target", "__original_row_id__file", "__original_row_id__pos"),
+        )
+    )
+    _defaults: ClassVar[Mapping[str, str]] = {
+        "write.merge.mode": "merge-on-read",
+        "write.delete.mode": "merge-on-read",
+        "write.update.mode": "merge-on-read",
+    }
+    _mark_setting = f"spark.sql.iceberg.snapshot-property.{_MARK}"
+
+    def _has_no_files(self) -> bool:
+        return self.loaded().table().currentSnapshot() is None
+
+    def _make_place(self) -> None:
+        if "`.`" in self.namespace:  # else it is only the catalog
+            self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.namespace}")
+
+    def drop(self) -> None:
+        self.spark.sql(f"DROP TABLE {self.name} PURGE")
+
+    def _old_metadata(self, given: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in _OLD_METADATA.items() if name not in given}
+
+    def shed_log(self) -> None:
+        """Nothing: its properties bound old metadata."""
+
+    def _call(self, procedure: str, *arguments: str) -> str:
+        """The statement that calls one of Iceberg's procedures, which are in the table's catalog."""
+        catalog, _, name = self.name.partition("`.`")
+        given = ", ".join([f"table => {literal(f'`{name}')}", *arguments])
+        return f"CALL {catalog}`.system.{procedure}({given})"
+
+    def compact(self) -> None:
+        files = "options => map('delete-file-threshold', '1', 'min-input-files', '2')"
+        self.spark.sql(self._call("rewrite_data_files", files))
+        self.spark.sql(self._call("rewrite_position_delete_files"))
+        self.spark.sql(self._call("rewrite_manifests"))
+
+    def refuse_purge(self, older_than: timedelta) -> None:
+        """Never: Iceberg has no minimum."""
+
+    def purge(self, older_than: timedelta) -> None:
+        until = f"TIMESTAMP '{datetime.now(UTC) - older_than:%Y-%m-%d %H:%M:%S.%f}+00:00'"
+        self.spark.sql(self._call("expire_snapshots", f"older_than => {until}"))
+
+    def remove_old_files(self) -> None:
+        self.purge(OWN_KEPT)
+
+    def version(self) -> int:
+        snapshot = self.loaded().table().currentSnapshot()
+        return 0 if snapshot is None else int(snapshot.snapshotId())
+
+    def way_back(self, version: int) -> str:
+        return self._call("set_current_snapshot", f"snapshot_id => {version}")
+
+    def marks(self, since: int | None = None) -> tuple[list[str], bool]:
+        at = self.version()  # ahead of the snapshots, which may become more at any moment
+        snapshots = self.spark.table(f"{self.name}.snapshots")
+        told = snapshots.selectExpr("snapshot_id", "parent_id", f"summary['{_MARK}']").collect()
+        known = {snapshot: (parent, mark) for snapshot, parent, mark in told}
+        found = []
+        while at != since and at in known:
+            parent, mark = known[at]
+            found.append(mark)
+            at = parent or 0
+        return [mark for mark in found if mark is not None], at in (0, since)
+
+    def was_undone(self, since: int) -> bool:
+        """Whether the snapshot `since` is none that led to the current one."""
+        jvm: Any = self.spark._jvm
+        iceberg: Any = self.loaded().table()
+        was = iceberg.snapshot(since)
+        if iceberg.currentSnapshot() is None:
+            return since != 0
+        snapshots = jvm.org.apache.iceberg.util.SnapshotUtil
+        if was is None or snapshots.isAncestorOf(iceberg, since):
+            return False
+        # Snapshots may be expired by their ids: then what led to the current one is not known as far back.
+        oldest = snapshots.oldestAncestor(iceberg)
+        return oldest.parentId() is None or bool(oldest.timestampMillis() <= was.timestampMillis())
+
+    def stored(self, kind: DataType) -> str:
+        if isinstance(kind, ArrayType):
+            return f"array<{self.stored(kind.elementType)}>"
+        # It has no smallint.
+        return super().stored(IntegerType() if isinstance(kind, ShortType) else kind)
+
+    def arranged_by(self, column: str) -> Literal["partitioned", "ordered"] | None:
+        table = self.loaded().table()
+        field = table.schema().asStruct().field(column).fieldId()  # `findField` takes a path
+        specs = table.specs().values()
+        if any(part.sourceId() == field for spec in specs for part in spec.fields()):
+            return "partitioned"
+        return "ordered" if any(part.sourceId() == field for part in table.sortOrder().fields()) else None
+
+    def add_absent(
+        self, rows: DataFrame, key: Sequence[str], *, since: int | None = None, empties: str = ""
+    ) -> None:
+        if empties:
+            super().add_absent(rows, key, since=since, empties=empties)
+            return
+        # Iceberg turns such a MERGE into a plain append. An overwrite, even of no row, is checked for
+        # conflicts with the commits since a version.
+        seen = self.version()
+        there = self.rows() if since is None else self.rows().where(f"{COMMIT_LSN} >= {since}")
+        there = there.select(*map(quoted, key))
+        writer = rows.join(there, list(key), "left_anti").writeTo(self.name)
+        if seen:
+            writer = writer.option("validate-from-snapshot-id", str(seen))
+        writer.option("isolation-level", "serializable").overwrite(F.lit(False))
+
+    def source(self, rows: DataFrame) -> DataFrame:
+        # Spark 4.1 has no plan for such a source where it looks for the files to copy.
+        copies = "copy-on-write"  # Iceberg's default
+        if self.properties().get("write.merge.mode", copies).lower() == copies:
+            return rows.localCheckpoint()
+        return rows
