@@ -73,8 +73,7 @@ def session_of(
     ledger, encoder, server = ledger or Ledger(), encoder_of(), upstream(0, answer(0))
     held = assembler(spool or SPOOL)
     positions = Positions(sink, OFFSETS, server) if keeps_positions else None
-    confirmations = Confirmations(source, ledger, positions, 10.0)
-    guarantee: DeliveryGuarantee = AtLeastOnce(sink, ledger, confirmations)
+    guarantee: DeliveryGuarantee = AtLeastOnce(sink, ledger, positions)
     if isinstance(sink, TransactionalSink):
         guarantee = ExactlyOnce(sink, ledger, held, encoder, server, None)
     return Session(
@@ -84,7 +83,7 @@ def session_of(
         encoder=encoder,
         ledger=ledger,
         metrics=Metrics(),
-        confirmations=confirmations,
+        confirmations=Confirmations(source, ledger, guarantee, 10.0),
         guarantee=guarantee,
         careful_until=careful_until,
         supply=Supply(encoder, Catalog(""), sink, None),

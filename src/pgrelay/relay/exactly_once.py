@@ -12,6 +12,7 @@ the same on every repetition. Until these have come again, each commit repeats t
 never goes back. Positions that can't be true are refused.
 """
 
+import math
 import time
 from typing import Final
 
@@ -19,10 +20,13 @@ from pgrelay.assembly.assembler import Assembler
 from pgrelay.encode.encoder import Encoder
 from pgrelay.kafka.offsets import Position
 from pgrelay.kafka.transactional import TransactionalSink
+from pgrelay.postgres.catalog import Slot
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.gap_checks import Upstream
 from pgrelay.relay.guarantee import Commit
 from pgrelay.relay.numbering import check_numbering
+from pgrelay.relay.resume_point import ResumePoint
+from pgrelay.relay.server import Server
 
 # The age at which a Kafka transaction is committed: in seconds under load; inside a single Postgres
 # transaction, as a part of transaction.timeout.ms, after which brokers abort it.
@@ -33,15 +37,37 @@ _TOO_OLD: Final = 0.25
 _IDLE_EVERY_S: Final = 1.0
 
 
+class ExactlyOnceStart:
+    """The `GuaranteedStart` of a transactional sink."""
+
+    def __init__(self, sink: TransactionalSink, resume_point: ResumePoint) -> None:
+        self.sink = sink
+        self._resume_point = resume_point
+        self._known: Position | None = None
+
+    async def hold_against_kafka(self, server: Server, slot: Slot) -> None:
+        # `recover` checks it, after the stream has begun, when nobody else can write any more.
+        self._known = self._resume_point.own_position
+
+    def guarantee(
+        self, server: Server, slot: Slot, ledger: Ledger, assembler: Assembler, encoder: Encoder
+    ) -> "ExactlyOnce":
+        return ExactlyOnce(self.sink, ledger, assembler, encoder, server.upstream(slot), self._known)
+
+
 class ExactlyOnce:
     """The `DeliveryGuarantee` of a transactional sink: the Kafka transactions of one session."""
 
+    # Its open transaction belongs to the session; a new producer aborts it.
+    spends_sink: Final = True
     # A commit sends what is queued.
     hurries: Final = False
     # Readers see nothing before a commit, and its position, which the ledger gets, includes all they see.
     relayed_lsn: Final = 0
     # A commit waits for every partition.
     standing: Final = None
+    # A commit has the position, too.
+    position_waits_s: Final = None
 
     def __init__(
         self,
@@ -100,6 +126,16 @@ class ExactlyOnce:
             self._oldest = time.monotonic()
         entry.records += 1
         self._held.append(entry)
+
+    @property
+    def confirmable_lsn(self) -> int:
+        return self._ledger.flush_lsn
+
+    def keep_position(self, *, at_once: bool) -> None:
+        return None
+
+    def position_rest_s(self) -> float:
+        return math.inf
 
     def due_commit(self, *, nothing_else: bool) -> Commit | None:
         return self.commit() if self.due(nothing_else) else None
