@@ -1,10 +1,9 @@
 """Exactly once: when to commit to Kafka, what a commit covers, and where to go on after a crash.
 
-Theory of operation. Each entry of the ledger counts one record more than it has until a Kafka commit covers
-it. So Postgres is never told more than the offsets topic knows. A commit is due at a boundary between
-Postgres transactions, once the Kafka transaction is old enough or there is nothing else to do. Inside a
-Postgres transaction it is due only if that takes longer than a broker would wait; the commit then has the
-position reached.
+Theory of operation. No entry of the ledger counts as acknowledged until a Kafka commit covers it. So Postgres
+is never told more than the offsets topic knows. A commit is due at a boundary between Postgres transactions,
+once the Kafka transaction is old enough or there is nothing else to do. Inside a Postgres transaction it is
+due only if that takes longer than a broker would wait; the commit then has the position reached.
 
 After a crash, Postgres sends again what it was not told of. What the offsets topic says was delivered is
 skipped: whole transactions by their commit LSN, and the records of one that was cut by their `seq`, which is
@@ -32,6 +31,9 @@ from pgrelay.relay.server import Server
 # transaction, as a part of transaction.timeout.ms, after which brokers abort it.
 _OLD_ENOUGH_S: Final = 0.25
 _TOO_OLD: Final = 0.25
+
+# What an entry has as acknowledged until a commit covers all of it. Not 0: it may have no records.
+_UNCOVERED: Final = -1
 
 # How often the position alone is committed: of an idle stream, or past transactions that have no records.
 _IDLE_EVERY_S: Final = 1.0
@@ -124,7 +126,7 @@ class ExactlyOnce:
             return
         if not self._held:
             self._oldest = time.monotonic()
-        entry.records += 1
+        entry.acknowledged = _UNCOVERED
         self._held.append(entry)
 
     @property
@@ -170,8 +172,8 @@ class ExactlyOnce:
         self._committed_at = self._oldest = time.monotonic()
         self._records = self._ledger.in_transaction
         for entry in self._held:
-            whole = entry.end_lsn is not None
-            entry.acknowledged = entry.records if whole else entry.records - 1
+            if entry.end_lsn is not None:
+                entry.acknowledged = entry.records
         self._held = [entry for entry in self._held if entry.end_lsn is None]
 
     def _position(self) -> Position:
