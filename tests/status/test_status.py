@@ -119,7 +119,7 @@ def test_many_tables_are_cut_and_counted(told: Told) -> None:
 def test_open_transactions_are_listed_with_their_spilled_bytes(told: Told, spool: Spool) -> None:
     small, large = open_transaction(spool, 7, 1000), open_transaction(spool, 8, 2000)
     large.frames.spill()
-    told.metrics.set_spooled_bytes(spool.on_disk)
+    told.metrics.spooled_bytes = spool.on_disk
     told.pass_second(small, large)
     now = told.status.snapshot()
     assert now.open == [OpenTransactionSize(8, 0, large.frames.on_disk), OpenTransactionSize(7, 1000, 0)]

@@ -209,7 +209,7 @@ class Session:
         passed = self.ledger.advance()
         if not passed:
             return
-        self._metrics.add_transactions(len(passed))
+        self._metrics.transactions += len(passed)
         for transaction in passed:
             if transaction.commit_us is not None:
                 self._metrics.observe_delivery(transaction.commit_us)

@@ -116,7 +116,7 @@ class Starts:
         """
         start, self._start, self.sink_is_spent = self._start, None, False
         if start is not None:
-            self._metrics.set_inflight_records(0)
+            self._metrics.inflight_records = 0
             await start.sink.close(after)
 
     async def close(self) -> None:
