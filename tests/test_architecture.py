@@ -145,6 +145,10 @@ def test_only_the_relay_knows_both_ends() -> None:
     assert both <= allowed
 
 
+def test_the_relay_leaves_sql_to_the_rooms_of_postgres() -> None:
+    assert not {name for name in inside("pgrelay.relay") if "psycopg" in imports(name)}
+
+
 def test_spark_imports_nothing_of_the_daemon() -> None:
     spark = inside("pgrelay.spark")
     needed = {name for module in spark for name in reached(module)}

@@ -167,14 +167,14 @@ def test_latencies_below_two_milliseconds_have_fine_buckets(metrics: Metrics) ->
 
 
 def test_the_other_metrics_have_their_values(metrics: Metrics) -> None:
-    metrics.add_transactions(5)
-    metrics.set_inflight_records(6)
-    metrics.set_open_transactions(7)
-    metrics.set_published_tables(3)
-    metrics.set_spooled_bytes(8)
-    metrics.add_spooled_bytes(9)
-    metrics.add_spooled_bytes(1)
-    metrics.add_delivery_errors(2)
+    metrics.transactions += 5
+    metrics.inflight_records = 6
+    metrics.open_transactions = 7
+    metrics.published_tables = 3
+    metrics.spooled_bytes = 8
+    metrics.spooled_bytes_total += 9
+    metrics.spooled_bytes_total += 1
+    metrics.delivery_errors += 2
     assert value(metrics, "pgrelay_transactions_total") == 5
     assert value(metrics, "pgrelay_inflight_records") == 6
     assert value(metrics, "pgrelay_open_transactions") == 7
@@ -185,5 +185,5 @@ def test_the_other_metrics_have_their_values(metrics: Metrics) -> None:
 
 
 def test_two_relays_share_nothing(metrics: Metrics) -> None:
-    metrics.add_transactions(1)
+    metrics.transactions += 1
     assert value(Metrics(), "pgrelay_transactions_total") == 0

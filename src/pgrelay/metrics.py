@@ -48,9 +48,10 @@ class Lsns:
 class Metrics:
     """The relay's last known state. Safe to read from any thread while the relay updates it.
 
-    `tables` counts records by `schema.table`, `records` by table and op, `dead_letters` by table.
-    `spooled_bytes` are on disk now; `spooled_bytes_total` were ever written. `latency_sum_s` is the sum over
-    all deliveries. `labels` describe the relay.
+    The relay sets and adds to single numbers itself: `transactions` are those acknowledged, `delivery_errors`
+    the records that Kafka refused for good. `spooled_bytes` of open transactions are on disk now;
+    `spooled_bytes_total` were ever written. `tables` counts records by `schema.table`, `records` by table and
+    op, `dead_letters` by table. `latency_sum_s` is the sum over all deliveries. `labels` describe the relay.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -128,26 +129,9 @@ class Metrics:
         """
         self._oldest_commit_s = None if unix_us is None else unix_us / 1_000_000
 
-    def set_inflight_records(self, records: int) -> None:
-        self.inflight_records = records
-
-    def set_open_transactions(self, transactions: int) -> None:
-        self.open_transactions = transactions
-
-    def set_published_tables(self, tables: int) -> None:
-        self.published_tables = tables
-
-    def set_spooled_bytes(self, on_disk: int) -> None:
-        """Set the bytes of open transactions on disk now."""
-        self.spooled_bytes = on_disk
-
     def add_dead_letters(self, table: str, count: int) -> None:
         """Count records of a table, `schema.table`, that were set aside."""
         self.dead_letters[self._shown(table)] += count
-
-    def add_spooled_bytes(self, written: int) -> None:
-        """Count bytes of open transactions written to disk."""
-        self.spooled_bytes_total += written
 
     def add_records(self, table: str, op: str, n: int) -> None:
         """Count n records given to the producer; `table` is `schema.table`, `op` the record's letter."""
@@ -162,22 +146,11 @@ class Metrics:
         self._named.add(table)
         return table
 
-    def add_transactions(self, n: int) -> None:
-        """Count n acknowledged transactions."""
-        self.transactions += n
-
     def observe_delivery(self, commit_us: int) -> None:
         """Record that a transaction committed at `commit_us` (since 1970) is acknowledged now."""
         latency_s = max(0.0, self._clock() - commit_us / 1_000_000)
         self.latency_sum_s += latency_s
         self._latencies[bisect_left(_LATENCY_BOUNDS_S, latency_s)] += 1
-
-    def add_reconnect(self, end: End) -> None:
-        self.reconnects[end] += 1
-
-    def add_delivery_errors(self, n: int) -> None:
-        """Count n records that Kafka refused for good."""
-        self.delivery_errors += n
 
     def latencies(self) -> list[tuple[float, float]]:
         """The delivery latency's histogram: (upper bound in seconds, transactions up to it), in order."""

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from pgrelay.check.queries import Server
+from pgrelay.check.queries import ServerFacts
 from pgrelay.config import SourceConfig
 
-HEALTHY = Server(
+HEALTHY = ServerFacts(
     version=180004,
     name="18.4",
     database="shop",
@@ -26,7 +26,7 @@ HEALTHY = Server(
 )
 
 
-def server(**changes: Any) -> Server:
+def server(**changes: Any) -> ServerFacts:
     return replace(HEALTHY, **changes)
 
 

@@ -12,15 +12,15 @@ from pgrelay.check.publications import (
     unusable_entries,
     will_be_made,
 )
-from pgrelay.check.table_queries import Entry, Publication
+from pgrelay.check.table_queries import Publication, TableEntry
 from pgrelay.encode.selection import Selection
 from tests.check.servers import server, source
 from tests.check.tables import published, table
 
 FOUND = Publication("shop", "shop", True, False, ("insert", "update"))
 MISSING = Publication("Shop", '"Shop"', False, False, ())
-ENTRY = Entry("public", "orders", True, "r", "p", owned=True)
-SCHEMA = Entry("sales", None, True, None, None, owned=False)
+ENTRY = TableEntry("public", "orders", True, "r", "p", owned=True)
+SCHEMA = TableEntry("sales", None, True, None, None, owned=False)
 
 
 def test_an_existing_publication_is_described() -> None:
@@ -76,7 +76,7 @@ def test_a_publication_that_a_run_will_create_is_described() -> None:
         (replace(ENTRY, persistence="u"), "these are unlogged: public.orders"),
     ],
 )
-def test_tables_that_can_not_be_published_are_an_error(entry: Entry, what: str) -> None:
+def test_tables_that_can_not_be_published_are_an_error(entry: TableEntry, what: str) -> None:
     (finding,) = unusable_entries([ENTRY, entry], 180000)
     assert finding.level == "error"
     assert finding.what.endswith(what)
@@ -105,7 +105,7 @@ def test_superusers_and_owners_may_create_a_publication() -> None:
     ],
 )
 def test_a_role_that_may_not_create_the_publication_is_an_error(
-    entries: list[Entry], changes: dict[str, bool], why: str
+    entries: list[TableEntry], changes: dict[str, bool], why: str
 ) -> None:
     (finding,) = may_not_create("p", entries, server(**changes), "CREATE ...")
     assert finding.level == "error"

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from pgrelay.check.queries import OpenTransaction
+from pgrelay.check.queries import OldestTransaction
 from pgrelay.check.slot import absent, forecast, held, idle, lost, taken, two_phase_kept, wrong_kind
 from pgrelay.postgres.catalog import Slot
 from tests.check.servers import server, source
 
 GIB = 1 << 30
 SLOT = Slot("pgoutput", "logical", "shop", None, 1, 1, "reserved")
-LONG = OpenTransaction("PID 77 (psql)", 7200.0, "SELECT pg_terminate_backend(77)")
+LONG = OldestTransaction("PID 77 (psql)", 7200.0, "SELECT pg_terminate_backend(77)")
 
 
 def test_our_own_slot_is_ok() -> None:
@@ -96,7 +96,7 @@ def test_a_slot_that_holds_back_little_is_ok() -> None:
     ],
 )
 def test_the_finding_for_a_slot_that_holds_back_much_names_the_cause(
-    slot: Slot, oldest: OpenTransaction | None, why: str, cure: str
+    slot: Slot, oldest: OldestTransaction | None, why: str, cure: str
 ) -> None:
     finding = held("s", slot, 11 * GIB, oldest)
     assert finding.level == "warning"

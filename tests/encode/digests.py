@@ -18,7 +18,7 @@ from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement, FactsNeeded
-from pgrelay.encode.options import DeadLetterOptions, Limits, RecordOptions
+from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.types import Encodings
@@ -50,23 +50,29 @@ _CHOICES: Final = {
     "doubles": replace(OPTIONS, encodings=Encodings("double")),
     "columns hidden": replace(OPTIONS, selection=_HIDDEN),
     "no key, no tombstone": replace(OPTIONS, key=False, tombstones=False),
-    "one topic": replace(OPTIONS, routes=((r"public\.(tiny|orders)", "{prefix}.both"),)),
+    "one topic": OPTIONS,
     "dead letters": replace(
         OPTIONS, dead_letters=DeadLetterOptions(Limits(most_bytes=1_500, keyed=True)), transactions=True
     ),
 }
-OPTIONS_OF: Final = {
-    f"{format}, {envelope}, {name}": replace(options, format=format, envelope=envelope)
+_ROUTES: Final = {"one topic": [(r"public\.(tiny|orders)", "{prefix}.both")]}
+# By the name of the digest: the options and the routes.
+CHOICES: Final = {
+    f"{format}, {envelope}, {name}": (
+        replace(options, format=format, envelope=envelope),
+        _ROUTES.get(name, []),
+    )
     for format in _FORMATS
     for envelope in _ENVELOPES
     for name, options in _CHOICES.items()
 }
 
 
-def digest(options: RecordOptions, binary: bool) -> str:
+def digest(name: str, binary: bool) -> str:
     """SHA-256 over the encoder's output: each record, announcement and end of a transaction."""
     told = hashlib.sha256()
-    encoder, numbers = encoder_of(options), SchemaNumbers()
+    options, routes = CHOICES[name]
+    encoder, numbers = encoder_of(options, routes=routes), SchemaNumbers()
     for events in _events(Stream(SEED, binary).fill()):
         encoder.feed(events)
         for part in _told(encoder, numbers):
@@ -103,7 +109,7 @@ def _told(encoder: Encoder, numbers: SchemaNumbers) -> Iterator[object]:
 
 
 def main() -> None:
-    FILE.write_text(json.dumps({name: digest(it, False) for name, it in OPTIONS_OF.items()}, indent=2) + "\n")
+    FILE.write_text(json.dumps({name: digest(name, False) for name in CHOICES}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

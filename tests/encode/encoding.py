@@ -1,7 +1,7 @@
 """Drives an encoder as the relay does, and reads its records as a consumer does."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,8 +22,13 @@ OPTIONS: Final = RecordOptions(version="0.1.0", prefix="app", database="shop", s
 NO_FACTS: Final = RelationFacts()
 
 
-def encoder_of(options: RecordOptions = OPTIONS) -> Encoder:
-    return Encoder(options, Topics(options.prefix, options.topic, options.routes))
+def encoder_of(
+    options: RecordOptions = OPTIONS,
+    topic: str = "{prefix}.{schema}.{table}",
+    routes: Sequence[tuple[str, str]] = (),
+) -> Encoder:
+    """`topic` is the template of table topics, `routes` as for `Topics`."""
+    return Encoder(options, Topics(options.prefix, topic, routes))
 
 
 def outcomes(

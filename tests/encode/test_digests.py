@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pgrelay.wire.replication import HEADER_SIZE
-from tests.encode.digests import FILE, OPTIONS_OF, SEED, digest
+from tests.encode.digests import CHOICES, FILE, SEED, digest
 from tests.encode.stream import Stream
 
 
@@ -15,6 +15,6 @@ def test_the_stream_has_every_kind_of_message_that_matters() -> None:
 
 
 @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
-@pytest.mark.parametrize("name", OPTIONS_OF)
+@pytest.mark.parametrize("name", CHOICES)
 def test_the_records_of_a_stream_have_not_changed(name: str, binary: bool) -> None:
-    assert digest(OPTIONS_OF[name], binary) == json.loads(FILE.read_text())[name]
+    assert digest(name, binary) == json.loads(FILE.read_text())[name]

@@ -179,7 +179,7 @@ def test_the_same_facts_again_make_no_new_plan() -> None:
 
 
 def test_a_topic_collision_is_an_error_when_the_facts_are_learnt() -> None:
-    encoder = encoder_of(replace(OPTIONS, topic="{prefix}.same"))
+    encoder = encoder_of(topic="{prefix}.same")
     list(outcomes(encoder, transaction(relation("id"), insert(1))))
     encoder.feed(transaction(relation("id", oid=ITEMS), insert(1, ITEMS)))
     encoder.encode(NOW)

@@ -158,8 +158,7 @@ def test_an_excluded_table_is_not_asked_for_ahead() -> None:
 
 def test_a_tables_error_waits_for_its_turn() -> None:
     """Rows of other tables come before it."""
-    options = replace(OPTIONS, routes=((r"public\.t3", "app.public.t0"),))
-    encoder = encoder_of(options)
+    encoder = encoder_of(routes=[(r"public\.t3", "app.public.t0")])
     encoder.feed(transaction(*first_rows()))
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded)

@@ -6,6 +6,7 @@ from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Need
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import SlotWal
+from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.at_least_once import AtLeastOnce
 from pgrelay.relay.confirmations import Confirmations
@@ -19,17 +20,6 @@ from tests.kafka.producer import FakeProducer
 from tests.kafka.sinks import produce, sink_of
 
 STALLED = "Kafka does not acknowledge: no answer for 10 s"
-
-
-class FakeConfirmations(Confirmations):
-    """The position has waited for a given time, in seconds."""
-
-    def __init__(self) -> None:
-        self.waits_s = self.confirmed_lsn = 0
-
-    @property
-    def position_waits_s(self) -> float:
-        return self.waits_s
 
 
 class FakeEncoder:
@@ -47,9 +37,14 @@ class FakePoll(ServerPoll):
 
 
 class FakeGuarantee(AtLeastOnce):
-    """Recovers as long as it is told to, as if by exactly once."""
+    """Recovers as long as it is told to, as if by exactly once. Its position waits for `waits_s`."""
 
     recovering = False
+    waits_s: float | None = None
+
+    @property
+    def position_waits_s(self) -> float | None:
+        return self.waits_s
 
 
 class FakeSession(Session):
@@ -57,12 +52,12 @@ class FakeSession(Session):
 
     def __init__(self, recovering: bool = False) -> None:
         self.ledger = Ledger()
-        self.confirmations = self.position = FakeConfirmations()
         self.kafka = FakeProducer()
         self.sink = sink_of(self.kafka)
         self.errand = Errand(lambda: None)
-        self.guarantee = self.delivery = FakeGuarantee(self.sink, self.ledger, self.confirmations)
+        self.guarantee = self.delivery = FakeGuarantee(self.sink, self.ledger, None)
         self.delivery.recovering = recovering
+        self.confirmations = Confirmations(Source(""), self.ledger, self.guarantee, 10.0)
         self.server_poll = self.postgres = FakePoll()
         self.needing = FakeEncoder()
         self.encoder = cast(Encoder, self.needing)

@@ -76,8 +76,7 @@ def session_of(
     server = upstream(ledger.flush_lsn, answer(wal_end))
     held = assembler(spool or SPOOL)
     positions = Positions(sink, OFFSETS, server) if keeps_positions else None
-    confirmations = Confirmations(source, ledger, positions, 10.0)
-    guarantee: DeliveryGuarantee = AtLeastOnce(sink, ledger, confirmations)
+    guarantee: DeliveryGuarantee = AtLeastOnce(sink, ledger, positions)
     if isinstance(sink, TransactionalSink):
         guarantee = ExactlyOnce(sink, ledger, held, encoder, server, None)
     return Session(
@@ -87,7 +86,7 @@ def session_of(
         encoder=encoder,
         ledger=ledger,
         metrics=Metrics(),
-        confirmations=confirmations,
+        confirmations=Confirmations(source, ledger, guarantee, 10.0),
         guarantee=guarantee,
         careful_until=careful_until,
         supply=supply(encoder, Catalog(""), sink, None),

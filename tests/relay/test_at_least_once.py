@@ -1,18 +1,76 @@
-"""At least once: what consumers may have, and what is worth waiting for. There is no broker."""
+"""At least once: what a start checks, what consumers may have, and what is worth waiting for.
 
+There is no broker.
+"""
+
+from typing import cast
+
+import pytest
 from confluent_kafka import KafkaError
 
+from pgrelay.errors import GapError
+from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.sink import Sink
-from pgrelay.postgres.source import Source
+from pgrelay.postgres.catalog import Slot
 from pgrelay.progress import InFlight, Ledger
-from pgrelay.relay.at_least_once import AtLeastOnce
-from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.at_least_once import AtLeastOnce, AtLeastOnceStart
+from pgrelay.relay.gap_checks import Upstream
+from pgrelay.relay.resume_point import ResumePoint
+from pgrelay.relay.server import Server
 from tests.kafka.producer import FakeProducer
-from tests.kafka.sinks import record, sink_of
+from tests.kafka.sinks import FakeOffsets, record, sink_of
+from tests.relay.relaying import WAL_END, answer, upstream
+from tests.relay.test_resume_point import CONFIRMED, OURS, PRIMARY, slot
+from tests.relay.test_stored_position import FakeTopics, sink_with
+
+
+class FakeServer:
+    """Kafka has this position of its slot."""
+
+    def __init__(self, kept: Position | None = None) -> None:
+        self.offsets: Offsets = FakeOffsets(kept)
+
+    def upstream(self, slot: Slot) -> Upstream:
+        return upstream(slot.confirmed_flush_lsn or 0, answer(WAL_END))
+
+
+async def hold(resume_point: ResumePoint, kept: Position | None, *, allowed: bool = True) -> list[str]:
+    """Hold the slot at CONFIRMED against this position; returns the warnings. `allowed`: we may read it."""
+    warned: list[str] = []
+    sink = sink_with(FakeTopics(ours=allowed, heard=True))
+    start = AtLeastOnceStart(sink, resume_point, lambda event, **_: warned.append(event))
+    await start.hold_against_kafka(cast(Server, FakeServer(kept)), slot())
+    return warned
+
+
+async def test_a_first_start_learns_the_position_in_kafka() -> None:
+    resume_point = ResumePoint()
+    assert await hold(resume_point, Position(CONFIRMED + 8)) == []
+    assert resume_point.delivered_lsn == CONFIRMED + 8
+
+
+async def test_a_slot_ahead_of_the_position_in_kafka_is_refused() -> None:
+    with pytest.raises(GapError, match="the slot was moved or re-created"):
+        await hold(ResumePoint(), Position(CONFIRMED - 1))
+
+
+async def test_if_nobody_moved_the_slot_the_position_is_not_read_again() -> None:
+    resume_point = ResumePoint()
+    resume_point.started(PRIMARY, slot(), OURS, standby=False)
+    assert await hold(resume_point, Position(CONFIRMED - 1)) == []
+
+
+async def test_a_run_without_positions_goes_on_but_notices_that_its_slot_was_moved() -> None:
+    (warning,) = await hold(ResumePoint(), None, allowed=False)
+    assert warning.startswith("Kafka keeps no position: if the slot is lost while pgrelay is down, ")
+    resume_point = ResumePoint()
+    resume_point.started(PRIMARY, slot(CONFIRMED - 1), OURS, standby=False)
+    with pytest.raises(GapError, match="the slot was moved or re-created"):
+        await hold(resume_point, None, allowed=False)
 
 
 def guarantee_of(sink: Sink, ledger: Ledger) -> AtLeastOnce:
-    return AtLeastOnce(sink, ledger, Confirmations(Source(""), ledger, None, 10.0))
+    return AtLeastOnce(sink, ledger, None)
 
 
 def test_consumers_may_have_records_before_kafka_acknowledges_them() -> None:

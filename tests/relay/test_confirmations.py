@@ -2,7 +2,10 @@
 
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
+from pgrelay.relay.at_least_once import AtLeastOnce
 from pgrelay.relay.confirmations import Confirmations
+from tests.kafka.producer import FakeProducer
+from tests.kafka.sinks import sink_of
 
 
 class FakeSource(Source):
@@ -17,10 +20,16 @@ class FakeSource(Source):
         return self.takes
 
 
+def confirmations_of(source: Source) -> Confirmations:
+    """Kafka has everything up to LSN 0x100, and keeps no position."""
+    ledger = Ledger(0x100)
+    return Confirmations(source, ledger, AtLeastOnce(sink_of(FakeProducer()), ledger, None), 10.0)
+
+
 def test_a_server_that_accepts_no_status_is_retried_after_a_rest() -> None:
     """For example, it has ended the stream while earlier records still wait for Kafka."""
     source = FakeSource()
-    confirmations = Confirmations(source, Ledger(0x100), None, 10.0)
+    confirmations = confirmations_of(source)
     source.takes = False
     confirmations.turn()
     assert confirmations.rest_s() > 0
@@ -32,7 +41,7 @@ def test_a_server_that_accepts_no_status_is_retried_after_a_rest() -> None:
 
 def test_the_server_is_asked_for_one_answer_as_soon_as_it_takes_the_question() -> None:
     source = FakeSource()
-    confirmations = Confirmations(source, Ledger(0x100), None, 10.0)
+    confirmations = confirmations_of(source)
     confirmations.turn()
     confirmations.ask()
     source.takes = False

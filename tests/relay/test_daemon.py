@@ -60,7 +60,7 @@ class Ending(Session):
         self.ledger = Ledger()
         self._careful_until = 0
         self.confirmations = Unsent()
-        self.guarantee = AtLeastOnce(cast(Sink, None), self.ledger, self.confirmations)
+        self.guarantee = AtLeastOnce(cast(Sink, None), self.ledger, None)
 
     async def run(self, stop: asyncio.Event, turned: Callable[[Session], None]) -> None:
         self.began.set()

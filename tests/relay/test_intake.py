@@ -6,8 +6,10 @@ import pytest
 
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.errors import ProtocolError, SourceUnavailable
+from pgrelay.kafka.sink import Sink
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
+from pgrelay.relay.at_least_once import AtLeastOnce
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.intake import Intake
 from pgrelay.relay.silence import Silence
@@ -50,7 +52,7 @@ class FakeConfirmations(Confirmations):
     """Counts the status updates that the server asked for, and the answers that we did."""
 
     def __init__(self, source: Source, ledger: Ledger) -> None:
-        super().__init__(source, ledger, None, 10.0)
+        super().__init__(source, ledger, AtLeastOnce(cast(Sink, None), ledger, None), 10.0)
         self.asked = self.asks = 0
 
     def ask(self) -> None:

@@ -66,21 +66,21 @@ def test_the_slots_position_is_kept_at_once(kafka: Kafka, positions: Positions) 
 def test_the_confirmable_lsn_waits_for_the_acknowledgement(kafka: Kafka, positions: Positions) -> None:
     positions.keep(0x2000)
     positions.keep(0x2000)
-    assert (positions.lsn, positions.under_way) == (SLOT, True)
+    assert (positions.lsn, positions.waits_s) == (SLOT, 0)
     kafka.acknowledge()
     positions.keep(0x2000)
-    assert (positions.lsn, positions.under_way) == (0x2000, False)
+    assert (positions.lsn, positions.waits_s) == (0x2000, None)
     assert kafka.lsns == [0x2000]
 
 
 def test_the_time_that_a_position_waits_is_known(kafka: Kafka, positions: Positions, clock: Clock) -> None:
-    assert positions.waits_s == 0
+    assert positions.waits_s is None
     positions.keep(0x2000)
     clock.now += 31
     assert positions.waits_s == 31
     kafka.acknowledge()
     positions.keep(0x2000)
-    assert positions.waits_s == 0
+    assert positions.waits_s is None
 
 
 def test_one_position_is_under_way_at_a_time_and_not_too_often(
@@ -112,7 +112,7 @@ def test_the_last_position_waits_only_for_the_one_before(kafka: Kafka, positions
 def test_a_full_queue_is_tried_again_later(kafka: Kafka, positions: Positions, clock: Clock) -> None:
     kafka.producer.room = 0
     positions.keep(0x2000)
-    assert not positions.under_way
+    assert positions.waits_s is None
     assert positions.rest_s(0x2000) > 0
     kafka.producer.room = 1
     clock.now += positions.rest_s(0x2000)

@@ -85,11 +85,11 @@ def test_a_position_that_waits_long_is_a_stall_even_if_rows_flow(
     observer.begins(session)
     session.send()
     with capture_logs() as logs:
-        for session.position.waits_s in range(1, 61):
+        for session.delivery.waits_s in range(1, 61):
             flow(observer, session, clock)
-            assert health.ready == (session.position.waits_s <= 30)
+            assert health.ready == (session.delivery.waits_s <= 30)
         assert "no answer about the position for 30 s; the slot does not move" in (health.reason or "")
-        session.position.waits_s = 0
+        session.delivery.waits_s = None
         flow(observer, session, clock)
     assert health.ready
     assert [event["log_level"] for event in logs] == ["warning", "info"]

@@ -85,7 +85,7 @@ def busy(told: Told, spool: Spool, seconds: int = 240) -> None:
     """Some minutes of a shop's day, in one of which Kafka was slow."""
     told.health.streaming()
     metrics, lsn = told.metrics, 0x2A_0000_0000
-    metrics.set_published_tables(7)
+    metrics.published_tables = 7
     metrics.set_slot_wal(retained=1.4e9, safe=18.2e9)
     large, small = open_transaction(spool, 90_211, 9_000_000), open_transaction(spool, 90_377, 400_000)
     large.frames.spill()
@@ -100,11 +100,11 @@ def busy(told: Told, spool: Spool, seconds: int = 240) -> None:
             server=lsn, received=lsn - behind // 3, acknowledged=lsn - behind, confirmed=lsn - behind
         )
         metrics.set_oldest_commit(int((told.clock() - 0.004 - 9 * slow + 1) * 1e6))
-        metrics.set_inflight_records(int(120 + 9000 * slow))
+        metrics.inflight_records = int(120 + 9000 * slow)
         for n in range(40):
             metrics.observe_delivery(int((told.clock() - (0.0009 + 0.0001 * n)) * 1e6))
-        metrics.add_transactions(40)
-        metrics.set_spooled_bytes(spool.on_disk)
+        metrics.transactions += 40
+        metrics.spooled_bytes = spool.on_disk
         told.pass_second(large, small)
     metrics.set_oldest_commit(int((told.clock() - 0.004) * 1e6))
     large.frames.discard()

@@ -59,7 +59,7 @@ def test_every_metric_of_ours_has_advice_in_its_help(metrics: Metrics) -> None:
 def test_reconnections_to_every_end_are_exposed_from_the_start(metrics: Metrics) -> None:
     for end in ("kafka", "postgres", "registry", "spool"):
         assert value(metrics, "pgrelay_reconnects_total", end=end) == 0
-    metrics.add_reconnect("postgres")
+    metrics.reconnects["postgres"] += 1
     assert value(metrics, "pgrelay_reconnects_total", end="postgres") == 1
 
 

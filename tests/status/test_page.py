@@ -224,7 +224,7 @@ def test_nothing_is_wider_than_the_screen(show: Open, options: dict[str, Any]) -
 )
 def test_large_numbers_have_room(told: Told, show: Open, options: dict[str, Any]) -> None:
     told.metrics.add_records("public.years", "c", 12_345_678_901)
-    told.metrics.set_inflight_records(499_999)
+    told.metrics.inflight_records = 499_999
     page = show(**options)
     expect(page.get_by_text("499,999")).to_be_visible()
     expect(page.get_by_text("12,345,678,901")).to_be_visible()

@@ -11,7 +11,7 @@ from pgrelay.assembly.spool import Spool
 from pgrelay.config import Config
 from pgrelay.errors import SourceUnavailable
 from pgrelay.metrics import Lsns, Metrics
-from pgrelay.status.snapshot import OpenTransaction, Snapshot, Stage, Table
+from pgrelay.status.snapshot import OpenTransactionSize, Snapshot, Stage, Table
 from pgrelay.status.status import MOST_LISTED
 from tests.status.relays import NOW_S, PASSWORD, Told, busy, config, open_transaction
 
@@ -119,10 +119,10 @@ def test_many_tables_are_cut_and_counted(told: Told) -> None:
 def test_open_transactions_are_listed_with_their_spilled_bytes(told: Told, spool: Spool) -> None:
     small, large = open_transaction(spool, 7, 1000), open_transaction(spool, 8, 2000)
     large.frames.spill()
-    told.metrics.set_spooled_bytes(spool.on_disk)
+    told.metrics.spooled_bytes = spool.on_disk
     told.pass_second(small, large)
     now = told.status.snapshot()
-    assert now.open == [OpenTransaction(8, 0, large.frames.on_disk), OpenTransaction(7, 1000, 0)]
+    assert now.open == [OpenTransactionSize(8, 0, large.frames.on_disk), OpenTransactionSize(7, 1000, 0)]
     assert now.spooled_bytes == large.frames.on_disk > 2000
     assert now.memory_limit_bytes == 2 << 20
     assert (now.spool_free_bytes or 0) > 0

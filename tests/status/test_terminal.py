@@ -72,7 +72,7 @@ def test_a_tables_name_commands_no_terminal(told: Told) -> None:
 
 
 def test_one_record_is_singular(told: Told) -> None:
-    told.metrics.set_inflight_records(1)
+    told.metrics.inflight_records = 1
     assert "1 record that Kafka has not acknowledged" in render(told.status.snapshot(), coloured=False)
 
 

@@ -7,8 +7,8 @@ from psycopg import sql
 
 from pgrelay.check import table_queries
 from pgrelay.check.findings import Finding, error, ok, refused, some, warning
-from pgrelay.check.queries import Server
-from pgrelay.check.table_queries import Entry, Publication, Published
+from pgrelay.check.queries import ServerFacts
+from pgrelay.check.table_queries import Publication, Published, TableEntry
 from pgrelay.check.tables import selected
 from pgrelay.config import SourceConfig
 from pgrelay.encode.selection import Selection
@@ -19,7 +19,7 @@ from pgrelay.postgres.publishable import SCHEMAS_SINCE, publication_statement
 
 
 async def publication_findings(
-    catalog: Catalog, server: Server, config: SourceConfig, selection: Selection, slot_is_there: bool
+    catalog: Catalog, server: ServerFacts, config: SourceConfig, selection: Selection, slot_is_there: bool
 ) -> tuple[list[Finding], Published]:
     """What is wrong with the publications, and the tables that they hold or would hold."""
     found = await table_queries.publications(catalog, config.publications)
@@ -88,7 +88,7 @@ def _holds(publications: Sequence[Publication]) -> str:
 
 
 async def _to_be_made(
-    catalog: Catalog, server: Server, config: SourceConfig, publication: Publication
+    catalog: Catalog, server: ServerFacts, config: SourceConfig, publication: Publication
 ) -> tuple[list[Finding], Published]:
     names = config.table_names()
     entries = await table_queries.entries(catalog, names)
@@ -112,7 +112,7 @@ def will_be_made(name: str, tables: Sequence[str], published: Published) -> Find
     return warning(f"{what}: none now", "there is nothing to relay yet", "create a table")
 
 
-def unusable_entries(entries: Sequence[Entry], version: int) -> list[Finding]:
+def unusable_entries(entries: Sequence[TableEntry], version: int) -> list[Finding]:
     """Entries of `source.tables` that CREATE PUBLICATION refuses."""
     cure = "correct source.tables"
     why = "a run can't create the publication"
@@ -133,11 +133,13 @@ def unusable_entries(entries: Sequence[Entry], version: int) -> list[Finding]:
     return found
 
 
-def _is_there(entry: Entry) -> bool:
+def _is_there(entry: TableEntry) -> bool:
     return entry.schema_exists and (entry.table is None or entry.kind is not None)
 
 
-def may_not_create(name: str, entries: Sequence[Entry], server: Server, statement: str) -> list[Finding]:
+def may_not_create(
+    name: str, entries: Sequence[TableEntry], server: ServerFacts, statement: str
+) -> list[Finding]:
     """What our role lacks to create the publication (manual, CREATE PUBLICATION, "Notes")."""
     if server.standby:
         what = f"publication {name} can't be created here"

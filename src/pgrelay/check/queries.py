@@ -11,7 +11,7 @@ _MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerFacts:
     """The server and our role there.
 
     `keep_bytes` is max_slot_wal_keep_size, None if there is no limit; `idle_timeout_s` is
@@ -37,7 +37,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class OldestTransaction:
     """The oldest transaction that has written, and how to end it."""
 
     owner: str
@@ -45,7 +45,7 @@ class OpenTransaction:
     end: str
 
 
-async def server(catalog: Catalog) -> Server:
+async def server(catalog: Catalog) -> ServerFacts:
     query = sql.SQL(
         "SELECT current_setting('server_version'), current_user::text, r.rolsuper, "
         "has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery(), "
@@ -59,7 +59,7 @@ async def server(catalog: Catalog) -> Server:
     row = (await catalog.rows(query))[0]
     name, role, superuser, may_create, standby, encoding, wal_level, slots, senders, used, keep, idle = row
     held = await catalog.rows(sql.SQL("SELECT slot_name, active FROM pg_replication_slots ORDER BY 1"))
-    return Server(
+    return ServerFacts(
         version=catalog.server_version,
         name=name.partition(" ")[0],
         database=catalog.database,
@@ -89,7 +89,7 @@ async def reader(catalog: Catalog, pid: int) -> str:
     return f"{rows[0][0] or 'an unnamed program'} from {rows[0][1]}" if rows else ""
 
 
-async def oldest_transaction(catalog: Catalog) -> OpenTransaction | None:
+async def oldest_transaction(catalog: Catalog) -> OldestTransaction | None:
     """The oldest transaction of the whole cluster that has written, including prepared ones."""
     # As bytes, which a server in UTF8 sends as they are: another database's names may be in another encoding.
     query = sql.SQL(
@@ -107,12 +107,12 @@ async def oldest_transaction(catalog: Catalog) -> OpenTransaction | None:
     of, gid = (name if name is None else name.decode(errors="replace") for name in names)
     if pid is None:
         quoted = sql.Literal(gid).as_string()
-        return OpenTransaction(
+        return OldestTransaction(
             f"prepared transaction {quoted} of database {of}",
             age_s,
             f"COMMIT PREPARED {quoted} or ROLLBACK PREPARED {quoted}, in that database",
         )
-    return OpenTransaction(
+    return OldestTransaction(
         f"PID {pid} ({of or 'no name'})", age_s, f"end it, or SELECT pg_terminate_backend({pid})"
     )
 

@@ -1,13 +1,13 @@
 """Whether the server can serve the stream: its version, settings, and free slots and WAL senders."""
 
 from pgrelay.check.findings import Finding, error, ok, refused, some, warning
-from pgrelay.check.queries import Server
+from pgrelay.check.queries import ServerFacts
 from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
 from pgrelay.postgres.negotiation import stream_options
 
 
-def server_findings(server: Server, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
+def server_findings(server: ServerFacts, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
     return [
         ok(f"Postgres {server.name}, database {server.database}, role {server.role}"),
         negotiated(server, config),
@@ -19,7 +19,7 @@ def server_findings(server: Server, config: SourceConfig, slot_is_there: bool) -
     ]
 
 
-def negotiated(server: Server, config: SourceConfig) -> Finding:
+def negotiated(server: ServerFacts, config: SourceConfig) -> Finding:
     try:
         options = stream_options(config, server.version)
     except SetupError as refusal:
@@ -30,7 +30,7 @@ def negotiated(server: Server, config: SourceConfig) -> Finding:
     return ok(f"protocol version {options.proto_version}: {', '.join(chosen)}")
 
 
-def standby(server: Server, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
+def standby(server: ServerFacts, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
     if not server.standby:
         return []
     cure = "point source.dsn at the primary"
@@ -40,7 +40,7 @@ def standby(server: Server, config: SourceConfig, slot_is_there: bool) -> list[F
     return [warning("the server is a standby", why, f"{cure}, if that is not intended")]
 
 
-def wal_level(server: Server) -> Finding:
+def wal_level(server: ServerFacts) -> Finding:
     if server.wal_level == "logical":
         return ok("wal_level is logical")
     return error(
@@ -50,7 +50,7 @@ def wal_level(server: Server) -> Finding:
     )
 
 
-def free_slots(server: Server, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
+def free_slots(server: ServerFacts, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
     """Only matters if a run must still create the slot."""
     if slot_is_there or not config.create:
         return []
@@ -70,7 +70,7 @@ def free_slots(server: Server, config: SourceConfig, slot_is_there: bool) -> lis
     ]
 
 
-def free_senders(server: Server) -> Finding:
+def free_senders(server: ServerFacts) -> Finding:
     """Warn before all senders are in use; after that, the replication connection is refused."""
     free = server.max_senders - server.senders
     if free > 1 or server.max_senders == 0:
@@ -82,7 +82,7 @@ def free_senders(server: Server) -> Finding:
     )
 
 
-def encoding(server: Server) -> list[Finding]:
+def encoding(server: ServerFacts) -> list[Finding]:
     if server.encoding != "SQL_ASCII":
         return []
     return [

@@ -7,7 +7,7 @@ from typing import Final
 
 from pgrelay.check import queries
 from pgrelay.check.findings import Finding, error, ok, refused, warning
-from pgrelay.check.queries import OpenTransaction, Server
+from pgrelay.check.queries import OldestTransaction, ServerFacts
 from pgrelay.config import SourceConfig
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.figures import duration, size
@@ -27,7 +27,7 @@ _RATE_OVER_S: Final = 1.0
 
 
 async def slot_findings(
-    catalog: Catalog, server: Server, config: SourceConfig, slot: Slot | None
+    catalog: Catalog, server: ServerFacts, config: SourceConfig, slot: Slot | None
 ) -> list[Finding]:
     rate = await wal_rate(catalog)
     oldest = await queries.oldest_transaction(catalog)
@@ -61,7 +61,7 @@ async def wal_rate(catalog: Catalog) -> float:
 
 
 def absent(
-    config: SourceConfig, server: Server, oldest: OpenTransaction | None, rate: float
+    config: SourceConfig, server: ServerFacts, oldest: OldestTransaction | None, rate: float
 ) -> list[Finding]:
     if not config.create:
         return [
@@ -116,7 +116,7 @@ def taken(name: str, pid: int | None, reader: str) -> Finding:
     )
 
 
-def held(name: str, slot: Slot, retained: float, oldest: OpenTransaction | None) -> Finding:
+def held(name: str, slot: Slot, retained: float, oldest: OldestTransaction | None) -> Finding:
     """The WAL that the slot holds back, and what causes that. `retained` is in bytes."""
     holds = f"slot {name} holds back {size(retained)} of WAL"
     if slot.wal_status == "unreserved":
@@ -140,7 +140,7 @@ def held(name: str, slot: Slot, retained: float, oldest: OpenTransaction | None)
     )
 
 
-def forecast(name: str, server: Server, retained: float, safe: float, rate: float) -> Finding:
+def forecast(name: str, server: ServerFacts, retained: float, safe: float, rate: float) -> Finding:
     """How long a stopped relay may stay away before the slot is lost. `SlotWal` explains the byte counts."""
     pace = f"WAL grows by {size(rate)}/s now"
     if server.keep_bytes is None or math.isinf(safe):
@@ -158,7 +158,7 @@ def forecast(name: str, server: Server, retained: float, safe: float, rate: floa
     )
 
 
-def idle(name: str, server: Server, slot: Slot) -> list[Finding]:
+def idle(name: str, server: ServerFacts, slot: Slot) -> list[Finding]:
     if not server.idle_timeout_s or slot.active_pid is not None:
         return []
     left = max(0.0, server.idle_timeout_s - (slot.inactive_s or 0.0))

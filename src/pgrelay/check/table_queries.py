@@ -14,6 +14,7 @@ from pgrelay.postgres.publishable import (
     LASTING,
     PARTITIONED_SINCE,
     SCHEMAS_SINCE,
+    TableOrSchema,
     publishable,
 )
 
@@ -87,7 +88,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TableEntry:
     """An entry of `source.tables`; kind and persistence as in pg_class, None if there is no such table."""
 
     schema: str
@@ -150,7 +151,7 @@ async def published(catalog: Catalog, names: Sequence[str]) -> Published:
     )
 
 
-async def planned(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> Published:
+async def planned(catalog: Catalog, names: Sequence[TableOrSchema]) -> Published:
     """What a publication would hold that a run creates, for the given tables or for all."""
     oids = [leaf for leaf, _ in await leaves(catalog, [row[0] for row in await publishable(catalog, names)])]
     found = await tables(catalog, oids)
@@ -257,7 +258,7 @@ async def unlogged(catalog: Catalog, schemas: Sequence[str] | None) -> list[str]
     return [row[0] for row in await catalog.rows(query, (wanted, wanted))]
 
 
-async def entries(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> list[Entry]:
+async def entries(catalog: Catalog, names: Sequence[TableOrSchema]) -> list[TableEntry]:
     query = sql.SQL(
         "SELECT w.s, w.t, n.oid IS NOT NULL, c.relkind::text, c.relpersistence::text, "
         "coalesce(pg_has_role(c.relowner, 'USAGE'), false) "
@@ -265,7 +266,7 @@ async def entries(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> 
         "LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t"
     )
     wanted = ([schema for schema, _ in names], [table for _, table in names])
-    return [Entry(*row) for row in await catalog.rows(query, wanted)]
+    return [TableEntry(*row) for row in await catalog.rows(query, wanted)]
 
 
 async def binary_columns(catalog: Catalog, published: Published) -> list[Column]:

@@ -30,9 +30,8 @@ class DeadLetterOptions:
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """`prefix` is source.name, `topic` the template of table topics, `version` our own.
+    """`prefix` is source.name, `version` our own.
 
-    `routes`: pairs of a regular expression over `schema.table` and the template for the topic of its tables.
     `binary_values`: the server was asked for values in binary.
     `dead_letters`: None if a change that can't become a record is an error.
     """
@@ -41,8 +40,6 @@ class RecordOptions:
     prefix: str
     database: str
     systemid: str = ""
-    topic: str = "{prefix}.{schema}.{table}"
-    routes: tuple[tuple[str, str], ...] = ()
     format: Literal["json", "avro"] = "json"
     envelope: Literal["debezium", "flat"] = "debezium"
     key: bool = True

@@ -25,10 +25,10 @@ PARTITIONED_SINCE: Final = 130000
 SCHEMAS_SINCE: Final = 150000
 
 # A table, (schema, table), or with None a whole schema.
-Entry = tuple[str, str | None]
+TableOrSchema = tuple[str, str | None]
 
 
-async def create_publication(catalog: Catalog, name: str, tables: Sequence[Entry]) -> None:
+async def create_publication(catalog: Catalog, name: str, tables: Sequence[TableOrSchema]) -> None:
     """Create a publication that holds `tables`. Raises SetupError if the server or our role can't."""
     statement = await publication_statement(catalog, name, tables)
     if await catalog.in_recovery():
@@ -46,7 +46,7 @@ async def create_publication(catalog: Catalog, name: str, tables: Sequence[Entry
         ) from refusal
 
 
-async def publication_statement(catalog: Catalog, name: str, tables: Sequence[Entry]) -> sql.Composed:
+async def publication_statement(catalog: Catalog, name: str, tables: Sequence[TableOrSchema]) -> sql.Composed:
     """CREATE PUBLICATION for these tables and schemas; none given: for all tables.
 
     Raises SetupError before PostgreSQL 15 for a schema without tables.
@@ -68,7 +68,7 @@ async def publication_statement(catalog: Catalog, name: str, tables: Sequence[En
     return create + sql.SQL(", ").join(parts)
 
 
-async def publishable(catalog: Catalog, names: Sequence[Entry]) -> list[tuple[int, str, str]]:
+async def publishable(catalog: Catalog, names: Sequence[TableOrSchema]) -> list[tuple[int, str, str]]:
     """OID, schema and name of what a publication of `names`, as in `publication_statement`, can hold."""
     query = sql.SQL("SELECT c.oid, n.nspname, c.relname ") + LASTING
     parameters: list[object] = [

@@ -1,24 +1,77 @@
 """At least once: a record counts as delivered once Kafka acknowledges it; after a crash, some come again."""
 
+import math
+from collections.abc import Callable
 from typing import Final
 
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.encode.encoder import Encoder
+from pgrelay.errors import PositionError, SetupError
 from pgrelay.kafka.sink import Sink
+from pgrelay.postgres.catalog import Slot
 from pgrelay.progress import InFlight, Ledger
-from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.numbering import RENUMBERED, RENUMBERED_CURE, RENUMBERED_WHY, renumbers
+from pgrelay.relay.positions import Positions
+from pgrelay.relay.resume_point import ResumePoint
+from pgrelay.relay.server import Server
+from pgrelay.relay.stored_position import open_positions
+
+
+class AtLeastOnceStart:
+    """The `GuaranteedStart` of a sink without transactions.
+
+    If Kafka does not let us keep positions, the run goes on without them.
+    """
+
+    def __init__(self, sink: Sink, resume_point: ResumePoint, warn: Callable[..., None]) -> None:
+        """`warn` takes a warning's event and its facts."""
+        self.sink = sink
+        self._resume_point = resume_point
+        self._warn = warn
+
+    async def hold_against_kafka(self, server: Server, slot: Slot) -> None:
+        resume_point, topics = self._resume_point, self.sink.topics
+        if not resume_point.may_have_moved(slot) and server.offsets.topic in topics:
+            return
+        try:
+            kept = await open_positions(self.sink, server.offsets)
+        except PositionError:
+            raise
+        except SetupError as refused:
+            self._warn(
+                "Kafka keeps no position: if the slot is lost while pgrelay is down, that will go unnoticed",
+                reason=str(refused),
+            )
+            resume_point.check_unmoved(slot)
+        else:
+            upstream = server.upstream(slot)
+            await upstream.check_further(kept, resume_point.own_position)
+            if kept is not None and renumbers(kept, upstream.numbering):
+                self._warn(f"{RENUMBERED}: {RENUMBERED_WHY}", cure=RENUMBERED_CURE)
+            resume_point.learn(kept)
+
+    def guarantee(
+        self, server: Server, slot: Slot, ledger: Ledger, assembler: Assembler, encoder: Encoder
+    ) -> "AtLeastOnce":
+        offsets, sink = server.offsets, self.sink
+        kept = offsets.topic in sink.topics
+        return AtLeastOnce(sink, ledger, Positions(sink, offsets, server.upstream(slot)) if kept else None)
 
 
 class AtLeastOnce:
     """The `DeliveryGuarantee` of a sink without transactions. There is nothing to recover or to commit."""
 
     recovering = False
+    spends_sink: Final = False
     hurries: Final = True
     wants_boundary: Final = False
 
-    def __init__(self, sink: Sink, ledger: Ledger, confirmations: Confirmations) -> None:
+    def __init__(self, sink: Sink, ledger: Ledger, positions: Positions | None) -> None:
+        """`positions`: None if Kafka keeps none."""
         self.relayed_lsn = 0
         self._sink = sink
         self._ledger = ledger
-        self._confirmations = confirmations
+        self._positions = positions
 
     @property
     def standing(self) -> tuple[int, int] | None:
@@ -46,4 +99,20 @@ class AtLeastOnce:
 
     @property
     def awaits_confirmation(self) -> bool:
-        return self._ledger.waiting or self._confirmations.position_pending
+        return self._ledger.waiting or self.confirmable_lsn < self._ledger.flush_lsn
+
+    @property
+    def confirmable_lsn(self) -> int:
+        flush_lsn = self._ledger.flush_lsn
+        return flush_lsn if self._positions is None else min(flush_lsn, self._positions.lsn)
+
+    def keep_position(self, *, at_once: bool) -> None:
+        if self._positions is not None:
+            self._positions.keep(self._ledger.flush_lsn, at_once)
+
+    def position_rest_s(self) -> float:
+        return math.inf if self._positions is None else self._positions.rest_s(self._ledger.flush_lsn)
+
+    @property
+    def position_waits_s(self) -> float | None:
+        return None if self._positions is None else self._positions.waits_s

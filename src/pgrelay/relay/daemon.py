@@ -199,7 +199,7 @@ class Daemon:
     async def _recover(self, error: TransientError) -> None:
         """Wait before the next try, and report why."""
         spool = isinstance(error, SpoolError)
-        self._metrics.add_reconnect(error.end)
+        self._metrics.reconnects[error.end] += 1
         self._health.waiting(str(error))
         self._health.troubles.raised(error)
         if self._backoff.is_news(str(error)) or spool:

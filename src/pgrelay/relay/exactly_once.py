@@ -1,10 +1,9 @@
 """Exactly once: when to commit to Kafka, what a commit covers, and where to go on after a crash.
 
-Theory of operation. Each entry of the ledger counts one record more than it has until a Kafka commit covers
-it. So Postgres is never told more than the offsets topic knows. A commit is due at a boundary between
-Postgres transactions, once the Kafka transaction is old enough or there is nothing else to do. Inside a
-Postgres transaction it is due only if that takes longer than a broker would wait; the commit then has the
-position reached.
+Theory of operation. No entry of the ledger counts as acknowledged until a Kafka commit covers it. So Postgres
+is never told more than the offsets topic knows. A commit is due at a boundary between Postgres transactions,
+once the Kafka transaction is old enough or there is nothing else to do. Inside a Postgres transaction it is
+due only if that takes longer than a broker would wait; the commit then has the position reached.
 
 After a crash, Postgres sends again what it was not told of. What the offsets topic says was delivered is
 skipped: whole transactions by their commit LSN, and the records of one that was cut by their `seq`, which is
@@ -12,6 +11,7 @@ the same on every repetition. Until these have come again, each commit repeats t
 never goes back. Positions that can't be true are refused.
 """
 
+import math
 import time
 from typing import Final
 
@@ -19,29 +19,57 @@ from pgrelay.assembly.assembler import Assembler
 from pgrelay.encode.encoder import Encoder
 from pgrelay.kafka.offsets import Position
 from pgrelay.kafka.transactional import TransactionalSink
+from pgrelay.postgres.catalog import Slot
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.gap_checks import Upstream
 from pgrelay.relay.guarantee import Commit
 from pgrelay.relay.numbering import check_numbering
+from pgrelay.relay.resume_point import ResumePoint
+from pgrelay.relay.server import Server
 
 # The age at which a Kafka transaction is committed: in seconds under load; inside a single Postgres
 # transaction, as a part of transaction.timeout.ms, after which brokers abort it.
 _OLD_ENOUGH_S: Final = 0.25
 _TOO_OLD: Final = 0.25
 
+# What an entry has as acknowledged until a commit covers all of it. Not 0: it may have no records.
+_UNCOVERED: Final = -1
+
 # How often the position alone is committed: of an idle stream, or past transactions that have no records.
 _IDLE_EVERY_S: Final = 1.0
+
+
+class ExactlyOnceStart:
+    """The `GuaranteedStart` of a transactional sink."""
+
+    def __init__(self, sink: TransactionalSink, resume_point: ResumePoint) -> None:
+        self.sink = sink
+        self._resume_point = resume_point
+        self._known: Position | None = None
+
+    async def hold_against_kafka(self, server: Server, slot: Slot) -> None:
+        # `recover` checks it, after the stream has begun, when nobody else can write any more.
+        self._known = self._resume_point.own_position
+
+    def guarantee(
+        self, server: Server, slot: Slot, ledger: Ledger, assembler: Assembler, encoder: Encoder
+    ) -> "ExactlyOnce":
+        return ExactlyOnce(self.sink, ledger, assembler, encoder, server.upstream(slot), self._known)
 
 
 class ExactlyOnce:
     """The `DeliveryGuarantee` of a transactional sink: the Kafka transactions of one session."""
 
+    # Its open transaction belongs to the session; a new producer aborts it.
+    spends_sink: Final = True
     # A commit sends what is queued.
     hurries: Final = False
     # Readers see nothing before a commit, and its position, which the ledger gets, includes all they see.
     relayed_lsn: Final = 0
     # A commit waits for every partition.
     standing: Final = None
+    # A commit has the position, too.
+    position_waits_s: Final = None
 
     def __init__(
         self,
@@ -98,8 +126,18 @@ class ExactlyOnce:
             return
         if not self._held:
             self._oldest = time.monotonic()
-        entry.records += 1
+        entry.acknowledged = _UNCOVERED
         self._held.append(entry)
+
+    @property
+    def confirmable_lsn(self) -> int:
+        return self._ledger.flush_lsn
+
+    def keep_position(self, *, at_once: bool) -> None:
+        return None
+
+    def position_rest_s(self) -> float:
+        return math.inf
 
     def due_commit(self, *, nothing_else: bool) -> Commit | None:
         return self.commit() if self.due(nothing_else) else None
@@ -134,8 +172,8 @@ class ExactlyOnce:
         self._committed_at = self._oldest = time.monotonic()
         self._records = self._ledger.in_transaction
         for entry in self._held:
-            whole = entry.end_lsn is not None
-            entry.acknowledged = entry.records if whole else entry.records - 1
+            if entry.end_lsn is not None:
+                entry.acknowledged = entry.records
         self._held = [entry for entry in self._held if entry.end_lsn is None]
 
     def _position(self) -> Position:

@@ -1,13 +1,18 @@
-"""What a session does differently under at-least-once and exactly-once delivery.
+"""What differs between at-least-once and exactly-once delivery: how a session starts, and how it runs.
 
-The kind of sink decides which it is, where a session is begun; the session, its entries and the observer only
-ask. Under both, Postgres is told no more than the ledger has as acknowledged: see confirmations.py.
+The configuration decides which it is, where the sink is made: in starts.py. All others only ask. Under both,
+Postgres is told no more than the ledger has as acknowledged.
 """
 
 from collections.abc import Coroutine
 from typing import Protocol
 
-from pgrelay.progress import InFlight
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.encode.encoder import Encoder
+from pgrelay.kafka.sink import Sink
+from pgrelay.postgres.catalog import Slot
+from pgrelay.progress import InFlight, Ledger
+from pgrelay.relay.server import Server
 
 Commit = Coroutine[None, None, None]
 
@@ -22,6 +27,10 @@ class DeliveryGuarantee(Protocol):
     @property
     def hurries(self) -> bool:
         """Whether to send what is queued without lingering, if there is nothing else to do."""
+
+    @property
+    def spends_sink(self) -> bool:
+        """Whether the session leaves a sink that the next can't use."""
 
     @property
     def wants_boundary(self) -> bool:
@@ -68,3 +77,38 @@ class DeliveryGuarantee(Protocol):
     @property
     def awaits_confirmation(self) -> bool:
         """Between transactions: whether one, or its position, is still to be acknowledged."""
+
+    @property
+    def confirmable_lsn(self) -> int:
+        """What Postgres may be told: the ledger's flush LSN, or less if Kafka lacks that position yet."""
+
+    def keep_position(self, *, at_once: bool) -> None:
+        """Write the position to Kafka, if it is due and none is under way.
+
+        `at_once`: it is due even shortly after the last one.
+        """
+
+    def position_rest_s(self) -> float:
+        """Seconds until `keep_position` has something to write; inf if nothing, or if one is under way."""
+
+    @property
+    def position_waits_s(self) -> float | None:
+        """Seconds since the position under way was written, while the slot stands still; None without one."""
+
+
+class GuaranteedStart(Protocol):
+    """A sink, and how sessions start with it."""
+
+    @property
+    def sink(self) -> Sink: ...
+
+    async def hold_against_kafka(self, server: Server, slot: Slot) -> None:
+        """Check that the slot skips nothing, if that can be known before the stream begins.
+
+        Raises GapError, PositionError.
+        """
+
+    def guarantee(
+        self, server: Server, slot: Slot, ledger: Ledger, assembler: Assembler, encoder: Encoder
+    ) -> DeliveryGuarantee:
+        """That of a session whose stream has begun; `slot` as it was then."""

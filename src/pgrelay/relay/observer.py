@@ -132,7 +132,7 @@ class Observer:
             self._stalls.watch(session, now, may_end=not self._recovering and not self.trying)
             tables = session.server_poll.published
             if tables is not None and self._changes.tell(tables):
-                self._metrics.set_published_tables(len(tables.names))
+                self._metrics.published_tables = len(tables.names)
 
     def publish(self, session: Session) -> None:
         """Pass on what was counted since the last call."""
@@ -146,11 +146,11 @@ class Observer:
         if session.server_poll.wal is not None:
             metrics.set_slot_wal(retained=session.server_poll.wal.retained, safe=session.server_poll.wal.safe)
         metrics.set_oldest_commit(ledger.oldest_commit_us)
-        metrics.set_inflight_records(session.sink.in_queue)
-        metrics.set_open_transactions(len(session.assembler.held()))
-        metrics.set_spooled_bytes(session.assembler.spool.on_disk)
-        metrics.add_spooled_bytes(session.assembler.spool.take_written())
-        metrics.add_delivery_errors(session.sink.failures.take_count())
+        metrics.inflight_records = session.sink.in_queue
+        metrics.open_transactions = len(session.assembler.held())
+        metrics.spooled_bytes = session.assembler.spool.on_disk
+        metrics.spooled_bytes_total += session.assembler.spool.take_written()
+        metrics.delivery_errors += session.sink.failures.take_count()
         for table, op, count in session.encoder.take_counts():
             metrics.add_records(table, op, count)
         self._tell_dead_letters(session)

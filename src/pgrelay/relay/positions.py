@@ -30,14 +30,9 @@ class Positions:
         self._due = 0.0
 
     @property
-    def under_way(self) -> bool:
-        """Kafka has not acknowledged the last position yet."""
-        return self._under_way is not None
-
-    @property
-    def waits_s(self) -> float:
-        """Seconds since the last position was written, if Kafka has not acknowledged it; else 0."""
-        return 0.0 if self._under_way is None else time.monotonic() - self._began
+    def waits_s(self) -> float | None:
+        """Seconds since the last position was written; None once Kafka has acknowledged it."""
+        return None if self._under_way is None else time.monotonic() - self._began
 
     def keep(self, lsn: int, at_once: bool = False) -> None:
         """Write the position to Kafka, one at a time, not too often. Kafka has acknowledged all up to `lsn`.

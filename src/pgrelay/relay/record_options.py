@@ -10,7 +10,9 @@ from pgrelay.encode.types import Encodings
 
 def topics_of(config: Config) -> Topics:
     """The names of topics: our own, and those of tables, none of which is claimed yet."""
-    return Topics(config.records.prefix, config.records.topic, _routes(config))
+    records = config.records
+    routes = [(route.match, route.topic) for route in records.routes]
+    return Topics(records.prefix, records.topic, routes)
 
 
 def selection_of(config: Config) -> Selection:
@@ -55,8 +57,6 @@ def record_options(
         prefix=records.prefix,
         database=database,
         systemid=systemid,
-        topic=records.topic,
-        routes=_routes(config),
         format=records.format,
         envelope=records.envelope,
         key=records.key,
@@ -69,7 +69,3 @@ def record_options(
         selection=selection_of(config),
         dead_letters=dead_letters,
     )
-
-
-def _routes(config: Config) -> tuple[tuple[str, str], ...]:
-    return tuple((route.match, route.topic) for route in config.records.routes)

@@ -15,22 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from psycopg import sql
-
 from pgrelay.errors import SourceUnavailable
-from pgrelay.lsn import parse_lsn
-from pgrelay.postgres.catalog import WAL_END, Catalog
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.current_names import CurrentName, current_names
 from pgrelay.wire.pgoutput import relation_name
-
-# From this version on, a renamed schema makes the server describe its tables again.
-_SCHEMAS_SINCE: Final = 160000
-
-# Of other tables than roots, only the schema's name may be outdated. The LSN is past what the query sees.
-_ASKED: Final = sql.SQL(
-    "SELECT c.oid::bigint, n.nspname, CASE WHEN c.relkind = 'p' THEN c.relname END, ({})::text "
-    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-    "WHERE c.oid = ANY (%s::oid[]) AND (c.relkind = 'p' OR %s)"
-).format(WAL_END)
 
 # Between two tries for the same table, if nothing has helped; it doubles.
 _FIRST_PAUSE_S: Final = 60.0
@@ -56,8 +44,8 @@ class Renames:
         self._described = described
         self._takes = takes
         self._tried = tried
-        # By OID: the Relation message that was in force, and the names in the catalogue.
-        self._asked: dict[int, tuple[bytes, str, str | None]] = {}
+        # By OID: the Relation message that was in force, and the name in the catalogue.
+        self._asked: dict[int, tuple[bytes, CurrentName]] = {}
         self._valid_lsn = 0
 
     async def ask(self, catalog: Catalog) -> None:
@@ -65,10 +53,9 @@ class Renames:
         if self._asked or not self._described:
             return
         before = dict(self._described)
-        since = catalog.server_version < _SCHEMAS_SINCE
-        for oid, schema, root, lsn in await catalog.rows(_ASKED, (list(before), since)):
-            self._asked[oid] = before[oid], schema, root
-            self._valid_lsn = parse_lsn(lsn)
+        for name in await current_names(catalog, before):
+            self._asked[name.oid] = before[name.oid], name
+            self._valid_lsn = name.seen_lsn
 
     def check(self, relayed_lsn: int) -> None:
         """Raises SourceUnavailable if what is streamed from now on would have an outdated name.
@@ -78,11 +65,11 @@ class Renames:
         if not self._asked or relayed_lsn < self._valid_lsn:
             return
         asked, self._asked = self._asked, {}
-        for oid, (body, schema, root) in asked.items():
+        for oid, (body, name) in asked.items():
             if self._described.get(oid) is not body:
                 continue  # it may be newer than the answer
             was_schema, was_table = relation_name(body)
-            was, now = f"{was_schema}.{was_table}", f"{schema}.{root or was_table}"
+            was, now = f"{was_schema}.{was_table}", f"{name.schema}.{name.root or was_table}"
             if was == now:
                 self._tried.pop(oid, None)
             elif (self._takes(was) or self._takes(now)) and self._may_help(oid, now):

@@ -164,7 +164,7 @@ class Session:
     def _keeping(self) -> bool:
         """True while the position reached is not in Kafka."""
         self.confirmations.turn(at_once=True)
-        return self.confirmations.position_pending
+        return self.guarantee.confirmable_lsn < self.ledger.flush_lsn
 
     async def settle(self, timeout_s: float) -> None:
         """After trouble elsewhere: wait up to `timeout_s` for whole transactions to be acknowledged."""
@@ -209,7 +209,7 @@ class Session:
         passed = self.ledger.advance()
         if not passed:
             return
-        self._metrics.add_transactions(len(passed))
+        self._metrics.transactions += len(passed)
         for transaction in passed:
             if transaction.commit_us is not None:
                 self._metrics.observe_delivery(transaction.commit_us)
@@ -292,7 +292,7 @@ class Session:
         if (self.guarantee.hurries or self._outbox) and self.sink.hurry():
             return
         rest_s = min(self.confirmations.rest_s(), self.server_poll.rest_s())
-        waiting = self.confirmations.position_under_way or not self.ledger.idle
+        waiting = self.guarantee.position_waits_s is not None or not self.ledger.idle
         if waiting or self._outbox or rest is Rest.ERRAND:
             rest_s = min(rest_s, self._rest_s)
             self._rest_s = min(self._rest_s * 2, _REST_MOST_S)

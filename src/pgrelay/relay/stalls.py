@@ -145,7 +145,7 @@ class Stalls:
             self._standing, self._stands_since = standing, now
         elif now - self._stands_since > _LATE_S:
             return _OLDEST_LATE
-        return _POSITION_LATE if session.confirmations.position_waits_s > _LATE_S else None
+        return _POSITION_LATE if (session.guarantee.position_waits_s or 0.0) > _LATE_S else None
 
     def _watch_needed(self, needed: Need | _StandbyNeeded | None, now: float, may_end: bool) -> None:
         """Nothing waits for Kafka's acknowledgement. But all else may wait for another answer."""

@@ -16,8 +16,8 @@ from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.hidden import HiddenColumns
-from pgrelay.errors import KafkaUnavailable, PositionError, RegistryUnavailable, SetupError, SpoolError
-from pgrelay.kafka.offsets import Offsets, Position
+from pgrelay.errors import KafkaUnavailable, RegistryUnavailable, SpoolError
+from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
@@ -27,14 +27,11 @@ from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.negotiation import stream_options
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
-from pgrelay.relay.at_least_once import AtLeastOnce
+from pgrelay.relay.at_least_once import AtLeastOnceStart
 from pgrelay.relay.confirmations import Confirmations
-from pgrelay.relay.exactly_once import ExactlyOnce
-from pgrelay.relay.gap_checks import Upstream
-from pgrelay.relay.guarantee import DeliveryGuarantee
-from pgrelay.relay.numbering import RENUMBERED, RENUMBERED_CURE, RENUMBERED_WHY, renumbers
+from pgrelay.relay.exactly_once import ExactlyOnceStart
+from pgrelay.relay.guarantee import GuaranteedStart
 from pgrelay.relay.observer import Observer
-from pgrelay.relay.positions import Positions
 from pgrelay.relay.publications import Publications
 from pgrelay.relay.record_options import record_options, topics_of
 from pgrelay.relay.refusals import Refusals
@@ -45,7 +42,7 @@ from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import check_not_lost, check_own, check_same, make_slot, prepare, waited_for
 from pgrelay.relay.spooling import open_spool, spool_of
-from pgrelay.relay.stored_position import open_positions, refuse_new_slot
+from pgrelay.relay.stored_position import refuse_new_slot
 from pgrelay.relay.supply import Supply
 
 _log = structlog.get_logger(__name__)
@@ -55,7 +52,7 @@ class Starts:
     """Begins the sessions of one process, and keeps what outlives them: the producer and the registry client.
 
     `resume_point` is where the next session begins. `made_slot`: this process created the slot.
-    `sink_is_spent`: the producer's open transaction belongs to the last session; a new producer aborts it.
+    `sink_is_spent`: the last session has left a producer that the next can't use.
     `streams`: whether `streaming: auto` asks for transactions before their commit.
     """
 
@@ -66,7 +63,7 @@ class Starts:
         self._observer = observer
         self._refusals = refusals
         self._publications = Publications(config.source)
-        self._sink: Sink | None = None
+        self._start: GuaranteedStart | None = None
         self._registry: Registry | None = None
         self._warned: set[str] = set()
         self._tried_renames: dict[int, Tried] = {}
@@ -85,11 +82,10 @@ class Starts:
         self.resume_point.check_server(server.system, server.standby)
         # Before a slot is created: a refusal here must not leave one that nobody reads.
         require_own_base(config.transactions.spool_dir)
-        if self._sink is None:
-            self._sink = self._make_sink(server.offsets)
+        start = self._start = self._start or self._make_start(server.offsets)
         if self._registry is None and config.records.format == "avro":
             self._registry = Registry(config.records.schema_registry)
-        before = await self._make_ready(server, self._sink)
+        before = await self._make_ready(server, start)
         self.resume_point.follow(before)
         options = stream_options(config.source, source.server_version, streams=self.streams)
         await source.start(config.source.slot, self.resume_point.flush_lsn, options)
@@ -97,14 +93,13 @@ class Starts:
         slot = await catalog.slot(config.source.slot) or before
         if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
             self.resume_point.check_follows(slot)
-            await self._hold_against_kafka(server, self._sink, slot)
-        known = self.resume_point.own_position
+            await start.hold_against_kafka(server, slot)
         self.resume_point.started(server.system, slot, source.walsender_pid, server.standby)
         self._tell_two_phase(slot)
-        session = await self._make_session(server, source, self._sink, slot, known)
+        session = await self._make_session(server, source, start, slot)
         if not self._observer.trying:
-            start = format_lsn(self.resume_point.flush_lsn)
-            _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
+            begins_at = format_lsn(self.resume_point.flush_lsn)
+            _log.info("streaming", slot=config.source.slot, start=begins_at, **dict(options.pairs()))
         return session
 
     def ended(self, session: Session) -> None:
@@ -112,26 +107,26 @@ class Starts:
         self.resume_point.advance(
             session.ledger.flush_lsn, session.confirmations.confirmed_lsn, session.guarantee.relayed_lsn
         )
-        self.sink_is_spent = isinstance(self._sink, TransactionalSink)
+        self.sink_is_spent = session.guarantee.spends_sink
 
     async def close_sink(self, after: Exception | None = None) -> None:
         """Close the producer, if there is one. The session refers to it, so it must have ended.
 
         `after`: the error that made it necessary.
         """
-        sink, self._sink, self.sink_is_spent = self._sink, None, False
-        if sink is not None:
-            self._metrics.set_inflight_records(0)
-            await sink.close(after)
+        start, self._start, self.sink_is_spent = self._start, None, False
+        if start is not None:
+            self._metrics.inflight_records = 0
+            await start.sink.close(after)
 
     async def close(self) -> None:
         await self.close_sink()
         if self._registry is not None:
             await self._registry.close()
 
-    async def _make_ready(self, server: Server, sink: Sink) -> Slot:
+    async def _make_ready(self, server: Server, start: GuaranteedStart) -> Slot:
         """Check that both ends are there and fit each other. Returns the slot, created if it was missing."""
-        config, catalog = self._config, server.catalog
+        config, catalog, sink = self._config, server.catalog, start.sink
         first = self.resume_point.system is None
         found = await catalog.slot(config.source.slot)
         if server.standby and found is not None:
@@ -158,7 +153,7 @@ class Starts:
         # Before the stream: we are silent while we wait here, and the server would cut it.
         await sink.topics.learn()
         await self._require_topics(sink)
-        await self._hold_against_kafka(server, sink, slot)
+        await start.hold_against_kafka(server, slot)
         if self._registry is not None:
             await self._registry.connect()
         return slot
@@ -170,33 +165,6 @@ class Starts:
         if self._registry is not None:
             with contextlib.suppress(RegistryUnavailable):
                 await self._registry.connect()
-
-    async def _hold_against_kafka(self, server: Server, sink: Sink, slot: Slot) -> None:
-        """At least once: check that the slot skips nothing. Raises GapError, PositionError.
-
-        If Kafka does not let us keep positions, the run goes on without them.
-        """
-        if isinstance(sink, TransactionalSink):
-            # Exactly once checks this after the stream has begun, when nobody else can write any more.
-            return
-        if not self.resume_point.may_have_moved(slot) and server.offsets.topic in sink.topics:
-            return
-        try:
-            kept = await open_positions(sink, server.offsets)
-        except PositionError:
-            raise
-        except SetupError as refused:
-            self._warn(
-                "Kafka keeps no position: if the slot is lost while pgrelay is down, that will go unnoticed",
-                reason=str(refused),
-            )
-            self.resume_point.check_unmoved(slot)
-        else:
-            upstream = server.upstream(slot)
-            await upstream.check_further(kept, self.resume_point.own_position)
-            if kept is not None and renumbers(kept, upstream.numbering):
-                self._warn(f"{RENUMBERED}: {RENUMBERED_WHY}", cure=RENUMBERED_CURE)
-            self.resume_point.learn(kept)
 
     def _tell_two_phase(self, slot: Slot) -> None:
         """Log that the slot has what the configuration does not ask for."""
@@ -215,9 +183,9 @@ class Starts:
             _log.warning(event, **facts)
 
     async def _make_session(
-        self, server: Server, source: Source, sink: Sink, slot: Slot, known: Position | None
+        self, server: Server, source: Source, start: GuaranteedStart, slot: Slot
     ) -> Session:
-        """A session with its own state. The stream has begun; `known` is our own position before that."""
+        """A session with its own state. The stream has begun."""
         config, catalog, systemid = self._config, server.catalog, server.system.systemid
         # Before the spool is opened: it stays open until the session closes it.
         status_interval_s = await _status_interval_s(catalog, config)
@@ -232,34 +200,29 @@ class Starts:
         renames = Renames(encoder.described, records.selection.takes, self._tried_renames)
         assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
         assembler.delivered_lsn = self.resume_point.delivered_lsn
-        upstream = server.upstream(slot)
-        positions = _positions(sink, server.offsets, upstream)
-        confirmations = Confirmations(source, ledger, positions, status_interval_s)
-        guarantee: DeliveryGuarantee
-        if isinstance(sink, TransactionalSink):
-            guarantee = ExactlyOnce(sink, ledger, assembler, encoder, upstream, known)
-        else:
-            guarantee = AtLeastOnce(sink, ledger, confirmations)
+        guarantee = start.guarantee(server, slot, ledger, assembler, encoder)
         return Session(
             source=source,
-            sink=sink,
+            sink=start.sink,
             assembler=assembler,
             encoder=encoder,
             ledger=ledger,
             metrics=self._metrics,
-            confirmations=confirmations,
+            confirmations=Confirmations(source, ledger, guarantee, status_interval_s),
             guarantee=guarantee,
             careful_until=self._refusals.careful_until,
-            supply=Supply(encoder, catalog, sink, self._registry),
+            supply=Supply(encoder, catalog, start.sink, self._registry),
             server_poll=ServerPoll(
                 catalog, config.source.slot, self._publications, prepared, renames, source.wake
             ),
         )
 
-    def _make_sink(self, offsets: Offsets) -> Sink:
-        if self._config.sink.delivery == "at_least_once":
-            return Sink(self._refusals.sink_config)
-        return TransactionalSink(self._refusals.sink_config, offsets)
+    def _make_start(self, offsets: Offsets) -> GuaranteedStart:
+        """The delivery guarantee that is configured, with a new sink."""
+        sink = self._refusals.sink_config
+        if sink.delivery == "at_least_once":
+            return AtLeastOnceStart(Sink(sink), self.resume_point, self._warn)
+        return ExactlyOnceStart(TransactionalSink(sink, offsets), self.resume_point)
 
     async def _require_topics(self, sink: Sink) -> None:
         """Require the topics that every relay has, whatever its tables."""
@@ -269,13 +232,6 @@ class Starts:
             await sink.topics.require(topics.transaction, "transactions")
         if self._config.errors.on_record == "dead_letter":
             await sink.topics.require(topics.dead_letter, "dead letters")
-
-
-def _positions(sink: Sink, offsets: Offsets, upstream: Upstream) -> Positions | None:
-    """At least once: the position, None if Kafka keeps none. Exactly once commits it with the records."""
-    if isinstance(sink, TransactionalSink) or offsets.topic not in sink.topics:
-        return None
-    return Positions(sink, offsets, upstream)
 
 
 async def _status_interval_s(catalog: Catalog, config: Config) -> float:

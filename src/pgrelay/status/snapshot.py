@@ -32,7 +32,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class OpenTransactionSize:
     xid: int
     memory_bytes: int
     disk_bytes: int
@@ -75,7 +75,7 @@ class Snapshot:
     inflight_records: int
     tables: list[Table]
     tables_total: int
-    open: list[OpenTransaction]
+    open: list[OpenTransactionSize]
     open_total: int
     memory_limit_bytes: int
     spooled_bytes: int
@@ -95,7 +95,7 @@ class Snapshot:
             inner = {
                 "stages": [Stage(**stage) for stage in document["stages"]],
                 "tables": [Table(**table) for table in document["tables"]],
-                "open": [OpenTransaction(**transaction) for transaction in document["open"]],
+                "open": [OpenTransactionSize(**transaction) for transaction in document["open"]],
                 "troubles": [Trouble(**trouble) for trouble in document["troubles"]],
                 "chart": Chart(**document["chart"]),
             }

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from pgrelay import __version__
-from pgrelay.assembly.open_transaction import OpenTransaction as Held
+from pgrelay.assembly.open_transaction import OpenTransaction
 from pgrelay.config import Config
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Lsns, Metrics
 from pgrelay.status.health import Health
 from pgrelay.status.history import History, Sample
-from pgrelay.status.snapshot import Chart, OpenTransaction, Snapshot, Stage, State, Table
+from pgrelay.status.snapshot import Chart, OpenTransactionSize, Snapshot, Stage, State, Table
 
 # At most so many tables and open transactions are listed; the rest are only counted.
 MOST_LISTED: Final = 20
@@ -39,9 +39,9 @@ class Status:
         self._started_s = clock()
         self._lock = threading.Lock()
         self._history = History()
-        self._open: list[OpenTransaction] = []
+        self._open: list[OpenTransactionSize] = []
 
-    def sample(self, held: Iterable[Held]) -> None:
+    def sample(self, held: Iterable[OpenTransaction]) -> None:
         """Sample the metrics and `held`, the transactions that wait for their commit."""
         metrics = self._metrics
         sample = Sample(
@@ -52,7 +52,7 @@ class Status:
             tables=Counter(metrics.tables),
             latencies=metrics.latencies(),
         )
-        waiting = [OpenTransaction(t.xid, t.frames.in_memory, t.frames.on_disk) for t in held]
+        waiting = [OpenTransactionSize(t.xid, t.frames.in_memory, t.frames.on_disk) for t in held]
         with self._lock:
             self._history.add(sample)
             self._open = waiting

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,9 +27,11 @@ def relation(*columns: Column, name: str = "orders", schema: str = "public", ide
     return build.relation(OID, schema, name, identity, columns)
 
 
-def announcement(message: bytes, options: RecordOptions = AVRO) -> Announcement:
+def announcement(
+    message: bytes, options: RecordOptions = AVRO, routes: Sequence[tuple[str, str]] = ()
+) -> Announcement:
     """The announcement of a relation before its first row."""
-    encoder = encoder_of(options)
+    encoder = encoder_of(options, routes=routes)
     encoder.feed(transaction(message, build.insert(OID, [])))
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded)
@@ -38,8 +41,10 @@ def announcement(message: bytes, options: RecordOptions = AVRO) -> Announcement:
     return encoder.need
 
 
-def schemas_of(message: bytes, options: RecordOptions = AVRO) -> Schemas:
-    schemas = announcement(message, options).schemas
+def schemas_of(
+    message: bytes, options: RecordOptions = AVRO, routes: Sequence[tuple[str, str]] = ()
+) -> Schemas:
+    schemas = announcement(message, options, routes).schemas
     assert schemas is not None
     return schemas
 
@@ -73,9 +78,9 @@ def test_illegal_names_are_escaped_and_kept_in_pgrelay_name() -> None:
 
 
 def test_tables_that_share_a_topic_share_its_schemas() -> None:
-    options = replace(AVRO, routes=((r"public\.orders_.*", "{prefix}.all-orders"),))
-    one = schemas_of(relation(ID, name="orders_1"), options)
-    other = schemas_of(relation(ID, name="orders_2"), options)
+    routes = [(r"public\.orders_.*", "{prefix}.all-orders")]
+    one = schemas_of(relation(ID, name="orders_1"), routes=routes)
+    other = schemas_of(relation(ID, name="orders_2"), routes=routes)
     assert (one.key, one.value) == (other.key, other.value)
     assert json.loads(one.value)["namespace"] == "app.all_x2d_orders"
 
