@@ -10,6 +10,7 @@ from pgrelay.spark.lake.delta import DeltaTable
 from pgrelay.spark.lake.iceberg import IcebergTable
 from pgrelay.spark.lake.tables import LakeTable, Using, is_catalog
 from pgrelay.spark.names import quoted
+from pgrelay.spark.session import require_session
 
 FORMATS: Final[dict[Using, type[LakeTable]]] = {kind.using: kind for kind in (DeltaTable, IcebergTable)}
 
@@ -30,9 +31,11 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
     """The table of that name: `orders`, `lake.orders`, or with a catalog before it.
 
     Without a catalog, Delta tables are in the session's catalog and Iceberg tables in `iceberg`. The name is
-    made full, so that it can't be a view's, or another table's after USE. Raises SetupError if the name is
-    not a table's, its catalog takes no tables of the format, or there is no such format.
+    made full, so that it can't be a view's, or another table's after USE. Raises SetupError as
+    `require_session` does, and if the name is not a table's, its catalog takes no tables of the format, or
+    there is no such format.
     """
+    require_session(spark)
     if using not in FORMATS:
         raise SetupError(f"using={using!r}: write delta or iceberg")
     parts = _parts(target)
