@@ -78,6 +78,8 @@ _LATER: Final = frozenset(
         KafkaError.NOT_CONTROLLER,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        # What the client says if the broker that it asked has left the cluster.
+        KafkaError._DESTROY,
         # What a controller says that is interrupted, or that fails in a way of its own.
         KafkaError.UNKNOWN,
     }
