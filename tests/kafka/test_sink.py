@@ -1,12 +1,13 @@
 """When records are sent without lingering, and who processes delivery reports. There is no broker."""
 
 import asyncio
+import contextlib
 import re
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import BY_KEY, Headers, Record, record_size
@@ -122,6 +123,29 @@ async def test_absent_brokers_are_waited_for_and_the_cure_named(
 ) -> None:
     monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
     with pytest.raises(KafkaUnavailable, match="; start the brokers, or correct bootstrap"):
+        await sink.topics.learn()
+
+
+@pytest.mark.parametrize(
+    ("code", "waits"), [(KafkaError._TRANSPORT, True), (KafkaError._ALL_BROKERS_DOWN, False)]
+)
+async def test_a_broker_that_is_down_hurries_nothing_while_there_are_others(
+    code: int, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next try may reach one of these."""
+    monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
+    kafka = FakeProducer()
+    sink, answer = sink_of(kafka), kafka.list_topics
+    silent = iter(range(2))
+
+    def list_topics(only: str | None, timeout_s: float) -> object:
+        if next(silent, None) is not None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return answer(only, timeout_s)
+
+    monkeypatch.setattr(kafka, "list_topics", list_topics)
+    sink.failures.complain(KafkaError(code, "b:9092/1: refused"))
+    with contextlib.nullcontext() if waits else pytest.raises(KafkaUnavailable, match="b:9092/1: refused"):
         await sink.topics.learn()
 
 

@@ -30,8 +30,9 @@ _PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^()]*(\(s\)[^()]*)?\
 class Failures:
     """The failures of one producer, which none of them leaves usable.
 
-    `problem` is no failure: the last error that librdkafka reported since `problem` was cleared, and that may
-    pass. `shut_out`: Kafka does not let us in, or we do not trust it, so no report will come.
+    `problem` is no failure: the last error that librdkafka reported since the last acknowledgement, and that
+    may pass. `all_down`: since then, it has had no broker at some moment. `shut_out`: Kafka does not let us
+    in, or we do not trust it, so no report will come.
     """
 
     def __init__(self, options: Mapping[str, str], symptoms: Collection[int] = PURGED) -> None:
@@ -40,6 +41,7 @@ class Failures:
         `symptoms`: the codes of reports that tell of a failure, but not why.
         """
         self.problem: str | None = None
+        self.all_down = False
         self.shut_out = False
         self.reason: PgrelayError | None = None
         self.spent_by: PgrelayError | None = None
@@ -66,6 +68,7 @@ class Failures:
         text = mask_complaint(_PARTICULARS.sub("", error.str()), self._options)
         untrusted = error.code() == KafkaError._SSL and UNTRUSTED in text
         refused = denied(error)
+        self.all_down = self.all_down or error.code() == KafkaError._ALL_BROKERS_DOWN
         self.shut_out = self.shut_out or untrusted or (refused and error.code() in UNKNOWN)
         if refused:
             self._fail(denial(text))
@@ -77,6 +80,10 @@ class Failures:
             )
         elif self.problem is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.problem = text
+
+    def acknowledged(self) -> None:
+        """Note that a record was: the problem is over."""
+        self.problem, self.all_down = None, False
 
     def _fail(self, error: PgrelayError) -> None:
         self._count += 1

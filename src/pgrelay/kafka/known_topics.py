@@ -16,8 +16,8 @@ from pgrelay.kafka.topics import TopicOf, create, new_topic, portions, unled
 
 _CREATE_TIMEOUT_S: Final = 30.0
 _CREATE_RETRY_S: Final = 0.2
-# The admin client sometimes gets no answer although there is a leader: the wait is no condition.
-_LEADER_TIMEOUT_S: Final = 4.0
+# The wait is no condition: the admin client sometimes gets no answer, as from a broker that hangs.
+_LEADER_TIMEOUT_S: Final = 1.0
 _LEADER_RETRY_S: Final = 0.02
 
 # Asks the cluster for the metadata of all topics, or of one.

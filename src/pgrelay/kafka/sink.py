@@ -164,7 +164,7 @@ class Sink:
         if reported <= self._reported:
             return False
         self._reported = reported
-        self.failures.problem = None
+        self.failures.acknowledged()
         return True
 
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
@@ -235,9 +235,9 @@ class Sink:
             except KafkaException as error:
                 said = what_it_says(error)
             self.poll()
-            problem = self.failures.problem
-            if loop.time() - began > (_METADATA_TIMEOUT_S if problem is None else _METADATA_TROUBLED_S):
-                raise unreached(problem or said)
+            most_s = _METADATA_TROUBLED_S if self.failures.all_down else _METADATA_TIMEOUT_S
+            if loop.time() - began > most_s:
+                raise unreached(self.failures.problem or said)
 
     async def drain(self, step: Callable[[], bool], timeout_s: float) -> bool:
         """Take `step` after `step`, and reports in between, until it returns false; false if time ran out.

@@ -29,7 +29,7 @@ _SAFETY: Final = ("min.insync.replicas", "unclean.leader.election.enable")
 
 _OPTIONS_REFUSED: Final = frozenset({KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG})
 
-_ASK_TIMEOUT_S: Final = 2.0
+_ASK_TIMEOUT_S: Final = 1.0
 
 # Controllers refuse a request for over 10,000 partitions; those of 3.x also one for as many metadata records.
 _MOST_PARTITIONS: Final = 1_000
