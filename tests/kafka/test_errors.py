@@ -170,7 +170,7 @@ def test_a_topic_that_the_client_drops_is_reported_as_gone(code: int) -> None:
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.BROKER_NOT_AVAILABLE,
         KafkaError.UNKNOWN,
-        -137,  # _DESTROY_BROKER
+        KafkaError._DESTROY_BROKER,
     ],
 )
 def test_creating_a_topic_is_retried_while_the_cluster_has_no_leader(code: int) -> None:

@@ -1,6 +1,7 @@
 """What is reported about a failed Kafka transaction, and who serves its reports. There is no broker."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from itertools import count
@@ -175,6 +176,18 @@ async def test_no_commit_covers_a_record_that_kafka_may_lack() -> None:
     assert kafka.committed == []
 
 
+async def test_a_commit_notices_that_its_transaction_has_failed_though_a_record_is_never_answered() -> None:
+    """librdkafka sends nothing of a transaction that has failed."""
+    kafka = FakeProducer(waits=math.inf)
+    sink = transactions_of(kafka)
+    produce(sink)
+    commit = asyncio.create_task(sink.commit(Position(1)))
+    await eventually(lambda: kafka.calls.count("flush") >= 2, "the commit to wait")
+    kafka.error = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    with pytest.raises(KafkaUnavailable, match=r"^a Kafka transaction failed: "):
+        await asyncio.wait_for(commit, 10)
+
+
 async def test_during_a_transactional_call_nobody_else_serves_reports() -> None:
     """Otherwise two threads would compete for each report."""
     kafka = FakeProducer()
@@ -203,7 +216,7 @@ async def test_waiting_for_a_transactional_call_does_not_spin() -> None:
 
 async def test_a_call_that_takes_long_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each try is short, because a stop waits for its thread."""
-    monkeypatch.setattr("pgrelay.kafka.transactional._TRY_S", 0.01)
+    monkeypatch.setattr("pgrelay.kafka.transactional._TRY_S", 0.02)
     kafka = FakeProducer()
     sink = transactions_of(kafka)
     commit = await committing(kafka, sink)

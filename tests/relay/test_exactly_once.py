@@ -1,6 +1,6 @@
 """When a Kafka transaction is committed, what it covers, and which position holds after a crash."""
 
-from typing import Final
+from typing import Final, cast
 
 import pytest
 from confluent_kafka import KafkaError
@@ -8,7 +8,9 @@ from confluent_kafka import KafkaError
 from pgrelay.errors import GapError, KafkaUnavailable, SourceUnavailable
 from pgrelay.kafka.offsets import Position
 from pgrelay.progress import Ledger
-from pgrelay.relay.exactly_once import ExactlyOnce
+from pgrelay.relay.exactly_once import ExactlyOnce, ExactlyOnceStart
+from pgrelay.relay.resume_point import ResumePoint
+from pgrelay.relay.server import Server
 from tests.clock import Clock
 from tests.encode.encoding import OPTIONS, encoder_of, transaction
 from tests.kafka.producer import FakeProducer
@@ -28,8 +30,23 @@ from tests.relay.relaying import (
     rows,
     upstream,
 )
+from tests.relay.test_at_least_once import FakeServer
+from tests.relay.test_resume_point import CONFIRMED, OURS, PRIMARY, slot
 
 BEYOND: Final = "the slot stands at 0/1000, but Kafka has everything only up to 0/FFF"
+
+
+async def test_a_slot_that_moves_as_the_stream_begins_is_held_against_what_we_have_delivered() -> None:
+    """Kafka has no position. The resume point has adopted the slot's by then."""
+    resume_point, server = ResumePoint(), cast(Server, FakeServer())
+    resume_point.started(PRIMARY, slot(), OURS, standby=False)
+    start = ExactlyOnceStart(transactions_of(FakeProducer()), resume_point)
+    await start.hold_against_kafka(server, slot())
+    moved = slot(CONFIRMED + 8)
+    resume_point.started(PRIMARY, moved, OURS, standby=False)
+    guarantee = start.guarantee(server, moved, Ledger(), assembler(SPOOL), encoder_of())
+    with pytest.raises(GapError, match="the slot was moved or re-created"):
+        await guarantee.recover()
 
 
 # --- When a commit is due

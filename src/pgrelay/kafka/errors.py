@@ -65,8 +65,6 @@ _CURES: Final = (
     (("_BAD_MSG", "Invalid response"), "point sink.kafka's bootstrap.servers at a Kafka listener"),
 )
 _OTHERWISE: Final = "start the brokers, or correct bootstrap.servers in sink.kafka"
-# What the client says if the broker that it asked has left the cluster. Its older versions don't name it.
-_DESTROY_BROKER: Final = -137
 # Transient errors of admin requests; `KafkaError.retriable` is only about transactions.
 _LATER: Final = frozenset(
     {
@@ -80,7 +78,8 @@ _LATER: Final = frozenset(
         KafkaError.NOT_CONTROLLER,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
-        _DESTROY_BROKER,
+        # What the client says if the broker that it asked has left the cluster.
+        KafkaError._DESTROY_BROKER,
         # What a controller says that is interrupted, or that fails in a way of its own.
         KafkaError.UNKNOWN,
     }

@@ -2,7 +2,7 @@
 
 librdkafka tells of one failure in several ways, not all of which give the reason. The first of these counts:
 
-1. `reason`: what refused a record, by its report, or us, by a complaint
+1. `reason`: what refused a record, by its report, or us, by a complaint; or that a record was passed over
 2. `spent_by`: exactly once, why the open transaction can't be committed
 3. `symptom`: what only follows from a failure: a record was dropped, or is not taken any more. A sink with
    transactions asks librdkafka what is behind it; any other gets that as the error of a call
@@ -95,7 +95,7 @@ class Failures:
         Without an error, librdkafka takes the record for written because the partition has a later one.
         """
         if error is None:
-            self._fail(passed_over(message.topic() or "?"))
+            self.reason = self.reason or passed_over(message.topic() or "?")
             return
         if error.code() in self._symptoms:
             self.symptom = self.symptom or delivery_error(error, message.topic() or "?", commit_lsn)

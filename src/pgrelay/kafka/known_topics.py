@@ -123,7 +123,7 @@ class KnownTopics:
     async def _await_leaders(self, topics: list[str]) -> None:
         """Return once each partition of the topics, which may be new, is answered for by its leader, or soon.
 
-        Before that, a broker can lose the first batches of a producer, and acknowledge them all the same.
+        Before that, a broker can refuse a producer's first batch and take the next, which ends the session.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _LEADER_TIMEOUT_S

@@ -1,6 +1,6 @@
 """The Kafka producer: records in, acknowledgements out.
 
-Every record has a delivery report, and a transaction is done when all of its records have a successful one:
+Every record has a delivery report, and a transaction is done when all of its records have one with an offset:
 the report on the last record alone could be one although the broker refused the record before it. The
 producer is idempotent with acks=all. It retries for ever inside librdkafka, in order, and gives up no record
 because of time. What Kafka refuses for good becomes an error that `poll` raises. Source: librdkafka's

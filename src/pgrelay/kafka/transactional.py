@@ -48,7 +48,7 @@ _CURES: Final[Mapping[int, str]] = {
 
 
 class TransactionalSink(Sink):
-    """A sink whose records become visible at `commit`. Delivery reports only tell what is refused."""
+    """A sink whose records become visible at `commit`. Delivery reports only tell what Kafka lacks."""
 
     # With these a broker refuses records of a transaction that has failed, and the transaction says why.
     _symptoms = PURGED | _FENCED | {KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER}
@@ -98,6 +98,10 @@ class TransactionalSink(Sink):
 
     def _own_failure(self) -> PgrelayError | None:
         """Why the open transaction has failed; None if it has not."""
+        error = self._own_error()
+        return None if error is None else self._lost(error)
+
+    def _own_error(self) -> KafkaError | None:
         try:
             self._producer.begin_transaction()
         except KafkaException as error:
@@ -105,7 +109,7 @@ class TransactionalSink(Sink):
             reason: KafkaError = error.args[0]
         else:
             return None
-        return None if reason.code() == KafkaError._STATE else self._lost(reason)
+        return None if reason.code() == KafkaError._STATE else reason
 
     def _lost(self, error: KafkaError) -> PgrelayError:
         if error.code() not in _FENCED:
@@ -151,11 +155,12 @@ class TransactionalSink(Sink):
         self._begun_s = None
 
     def _commit(self, timeout_s: float) -> None:
-        # The client's commit waits for the reports itself, but not for what they tell of records passed over.
-        if self._producer.flush(timeout_s):
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, retriable=True))
+        # The client's commit waits for the reports itself, but does not heed that a record was passed over.
+        if self._producer.flush(timeout_s / 2):
+            # Once the transaction has failed, what is left may never be sent.
+            raise KafkaException(self._own_error() or KafkaError(KafkaError._TIMED_OUT, retriable=True))
         self.failures.raise_unless(None)
-        self._producer.commit_transaction(timeout_s)
+        self._producer.commit_transaction(timeout_s / 2)
 
     async def _call(self, step: Callable[[float], None]) -> None:
         """Make one transactional call in a thread; repeat it while librdkafka calls its error retriable."""

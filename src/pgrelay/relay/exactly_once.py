@@ -48,7 +48,8 @@ class ExactlyOnceStart:
         self._known: Position | None = None
 
     async def hold_against_kafka(self, server: Server, slot: Slot) -> None:
-        # `recover` checks it, after the stream has begun, when nobody else can write any more.
+        # `recover` checks it, after the stream has begun, when nobody else can write any more. By then the
+        # resume point has adopted the slot's position.
         self._known = self._resume_point.own_position
 
     def guarantee(

@@ -50,5 +50,6 @@ class MovedLeader:
 def _requests(sent: bytes) -> Iterator[bytes]:
     while sent:
         size = _INT.size + _INT.unpack_from(sent)[0]
+        assert len(sent) >= size, "a request in parts"
         yield sent[:size]
         sent = sent[size:]

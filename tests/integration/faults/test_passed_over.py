@@ -26,6 +26,9 @@ def test_records_that_the_broker_passes_over_are_sent_again(
     relay.caught_up()
     assert moved.refused
     ids = [record.json_key["id"] for record in relay.records("t")]
-    # At least once, the others of the transaction come twice.
-    assert ids[-5:] == [1, 2, 3, 4, 5]
+    if delivery == "at_least_once":
+        # The others of the transaction come twice.
+        assert ids[:-5] == [2, 3, 4, 5][: len(ids) - 5]
+        ids = ids[-5:]
+    assert ids == [1, 2, 3, 4, 5]
     assert relay.events(WAITING)
