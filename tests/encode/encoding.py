@@ -38,13 +38,18 @@ def outcomes(
     encoder.feed(events)
     yield from encoder.encode(now_us)
     while encoder.need is not None:
-        if isinstance(encoder.need, FactsNeeded):
-            encoder.learn(facts)
-        else:
-            if isinstance(encoder.need, Announcement):
-                yield encoder.need
-            encoder.met()
+        if isinstance(encoder.need, Announcement):
+            yield encoder.need
+        meet(encoder, facts)
         yield from encoder.encode(now_us)
+
+
+def meet(encoder: Encoder, facts: RelationFacts = NO_FACTS) -> None:
+    """Meet its need: a relation has these facts, and Kafka what is announced."""
+    if isinstance(encoder.need, FactsNeeded):
+        encoder.learn(facts)
+    else:
+        encoder.met()
 
 
 def segments(
@@ -61,9 +66,7 @@ def facts_asked(encoder: Encoder, events: list[Event]) -> list[str]:
     while encoder.need is not None:
         if isinstance(encoder.need, FactsNeeded):
             asked.append(str(encoder.need.relation))
-            encoder.learn(NO_FACTS)
-        else:
-            encoder.met()
+        meet(encoder)
         encoder.encode(NOW)
     return asked
 

@@ -18,22 +18,20 @@ from confluent_kafka import KafkaError, Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pgrelay.encode.needs import FactsNeeded, Need
+from pgrelay.encode.needs import Need
 from pgrelay.errors import KafkaUnavailable
 from pgrelay.kafka.offsets import Position
 from pgrelay.progress import Ledger
 from pgrelay.relay.session import Session
 from pgrelay.relay.supply import Supply
 from tests.clock import Clock
-from tests.encode.encoding import NO_FACTS
+from tests.encode.encoding import meet
 from tests.kafka.producer import PASSED_OVER, FakeProducer
 from tests.kafka.sinks import FakeOffsets, sink_of, transactions_of
+from tests.relay.relaying import RELATION, TABLE
 from tests.relay.sessions import FakeSource, session_of
 from tests.wire import build
-from tests.wire.build import INT4, Column
 
-TABLE: Final = 16384
-RELATION: Final = build.relation(TABLE, "public", "people", "d", [Column("id", INT4, key=True)])
 TOPIC: Final = "app.public.people"
 # One of Kafka's answers: the producer has failed for good, and everything in flight is dropped.
 FAILED: Final = KafkaError._FATAL
@@ -121,10 +119,7 @@ class Supplied(Supply):
     """Every need is met at once."""
 
     async def meet(self, need: Need) -> None:
-        if isinstance(need, FactsNeeded):
-            self._encoder.learn(NO_FACTS)
-        else:
-            self._encoder.met()
+        meet(self._encoder)
 
 
 class World:
