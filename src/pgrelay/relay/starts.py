@@ -17,7 +17,7 @@ from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.hidden import HiddenColumns
 from pgrelay.errors import KafkaUnavailable, RegistryUnavailable, SpoolError
-from pgrelay.kafka.offsets import Offsets
+from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
@@ -64,6 +64,7 @@ class Starts:
         self._refusals = refusals
         self._publications = Publications(config.source)
         self._start: GuaranteedStart | None = None
+        self._identity: Identity | None = None
         self._registry: Registry | None = None
         self._warned: set[str] = set()
         self._tried_renames: dict[int, Tried] = {}
@@ -82,7 +83,7 @@ class Starts:
         self.resume_point.check_server(server.system, server.standby)
         # Before a slot is created: a refusal here must not leave one that nobody reads.
         require_own_base(config.transactions.spool_dir)
-        start = self._start = self._start or self._make_start(server.offsets)
+        start = await self._start_for(server.offsets)
         if self._registry is None and config.records.format == "avro":
             self._registry = Registry(config.records.schema_registry)
         before = await self._make_ready(server, start)
@@ -216,6 +217,14 @@ class Starts:
                 catalog, config.source.slot, self._publications, prepared, renames, source.wake
             ),
         )
+
+    async def _start_for(self, offsets: Offsets) -> GuaranteedStart:
+        """The start that earlier tries have left, unless they found another cluster: its sink is named so."""
+        if offsets.identity != self._identity:
+            await self.close_sink()
+        self._identity = offsets.identity
+        self._start = self._start or self._make_start(offsets)
+        return self._start
 
     def _make_start(self, offsets: Offsets) -> GuaranteedStart:
         """The delivery guarantee that is configured, with a new sink."""
