@@ -18,10 +18,14 @@ _FLEXIBLE: Final = range(9, 13)  # versions
 
 
 class MovedLeader:
-    """A proxy's `intercept`: the first batch of a topic, of one partition, is refused as the next passes."""
+    """A proxy's `intercept`: the first batch of a topic, of one partition, is refused as the next passes.
 
-    def __init__(self, topic: str) -> None:
+    `at_once`: it is refused without waiting for the next.
+    """
+
+    def __init__(self, topic: str, *, at_once: bool = False) -> None:
         self.refused = False
+        self._at_once = at_once
         # A compact string: its length is told as one more.
         self._topic = bytes([len(topic) + 1]) + topic.encode()
         self._first: bytes | None = None
@@ -35,6 +39,8 @@ class MovedLeader:
             elif self._first is None:
                 assert version in _FLEXIBLE
                 self._first = self._refusal(correlation)
+                if self._at_once:
+                    answer, self.refused = self._first, True
             else:
                 passed, answer, self.refused = passed + request, self._first, True
         return passed, answer

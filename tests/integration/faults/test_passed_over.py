@@ -32,3 +32,18 @@ def test_records_that_the_broker_passes_over_are_sent_again(
         ids = ids[-5:]
     assert ids == [1, 2, 3, 4, 5]
     assert relay.events(WAITING)
+
+
+def test_one_request_at_a_time_lets_the_broker_pass_nothing_over(
+    new_relay: NewRelay, database: Database, kafka_proxy: Proxy
+) -> None:
+    """As docs/operations.md says. The next batch is sent only once the first has its answer."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    kafka = {"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}", **SINGLY, "max.in.flight": 1}
+    relay = new_relay(sink={"kafka": kafka, "partitions": 1}).start().wait_streaming()
+    moved = kafka_proxy.intercept = MovedLeader(relay.topic("t"), at_once=True)
+    database.execute("INSERT INTO t SELECT generate_series(1, 5)")
+    relay.caught_up()
+    assert moved.refused
+    assert [record.json_key["id"] for record in relay.records("t")] == [1, 2, 3, 4, 5]
+    assert not relay.events(WAITING)
