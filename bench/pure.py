@@ -44,6 +44,12 @@ _ORDER = (
 # The type modifier of numeric(12,2), which is a decimal in Avro.
 _MODIFIERS = {1700: (12 << 16 | 2) + 4}
 _WIDE = (_ORDER[0], *(((23, b"4711"), (25, b"text 17 of 4711"), (1700, b"1234.50")) * 33))
+# Text that JSON has to escape, as every document does.
+_DOCUMENT = (
+    _ORDER[0],
+    (3802, b'{"id": 4711, "name": "Jane Q. Public", "tags": ["new", "paid"], "address": {"city": "Bern"}}'),
+    (25, b'Please leave it "at the back door".\nThank you!'),
+)
 _Columns = tuple[tuple[int, bytes | None], ...]
 
 
@@ -64,6 +70,7 @@ SHAPES: dict[str, tuple[_Columns, bytes, bytes]] = {
     "delete": (_ORDER, b"D", b"K" + _tuple(_KEY)),
     "wide": (_WIDE, b"I", b"N" + _tuple(_WIDE)),
     "tiny": (_ORDER[:2], b"I", b"N" + _tuple(_ORDER[:2])),
+    "document": (_DOCUMENT, b"I", b"N" + _tuple(_DOCUMENT)),
 }
 
 

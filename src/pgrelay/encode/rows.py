@@ -13,10 +13,11 @@ from mypy_extensions import i64, u8
 
 from pgrelay.encode.plan import ColumnPlan, Plan
 from pgrelay.encode.types import FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Converter
+from pgrelay.encode.values.escapes import write_escaped
 from pgrelay.encode.values.numbers import write_json_number
-from pgrelay.encode.values.plain import copy, is_plain
+from pgrelay.encode.values.plain import copy
 from pgrelay.encode.values.temporal import write_timestamp
-from pgrelay.encode.values.text import json_string, write_truth
+from pgrelay.encode.values.text import write_truth
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from pgrelay.wire import tuples
 
@@ -218,15 +219,18 @@ class RowWriter:
         encoding, convert = column.kind, column.convert
         if kind == _BINARY:
             encoding, convert = of_binary(column)
-        if encoding == QUOTED or (encoding == TEXT and is_plain(data, start, end)):
+        if encoding == TEXT or encoding == QUOTED:
             writer.write(column.member_quoted)
-            copy(writer, data, start, end)
+            if encoding == TEXT:
+                write_escaped(writer, data, start, end)
+            else:
+                copy(writer, data, start, end)
             writer.write(b'",')
             return
         writer.write(column.member)
         if not write_usual(writer, encoding, data, start, end):
-            value = data[start:end]
-            writer.write(json_string(value) if convert is None else converted(column, convert, value))
+            assert convert is not None
+            writer.write(converted(column, convert, data[start:end]))
         writer.append(_COMMA)
 
     def _key_member(self, column: ColumnPlan, kind: u8, data: bytes, start: i64, end: i64) -> None:

@@ -19,7 +19,6 @@ from pgrelay.encode.types import (
     ColumnType,
     Encodings,
 )
-from pgrelay.encode.values.plain import needs_escape
 from pgrelay.encode.values.text import boolean, json_string, json_string_checked, text_encoding, write_truth
 from tests.encode.json_values import ALL_CHOICES, built_in, from_text
 
@@ -61,11 +60,6 @@ class TestJsonString:
     @given(st.text())
     def test_is_what_pythons_json_writes(self, text: str) -> None:
         assert json_string(text.encode()) == json.dumps(text, ensure_ascii=False).encode()
-
-    @given(st.text())
-    def test_text_that_needs_no_escape_is_only_quoted(self, text: str) -> None:
-        data = text.encode()
-        assert needs_escape(data) == (json_string(data) != b'"' + data + b'"')
 
     @given(st.text())
     def test_checked_writes_the_same_for_valid_utf8(self, text: str) -> None:

@@ -5,7 +5,6 @@ bytea_output hex, extra_float_digits 3, lc_monetary C, client_encoding UTF8. The
 ``docs/records.md`` is the contract.
 """
 
-import re
 from binascii import b2a_base64, unhexlify
 from typing import Final
 
@@ -36,23 +35,13 @@ from pgrelay.encode.types import (
     array_of,
 )
 from pgrelay.encode.values.arrays import array_converter
+from pgrelay.encode.values.escapes import escaped
 from pgrelay.encode.values.hstore import hstore_converter
 from pgrelay.encode.values.numbers import json_number, money_digits, numeric_encoding
-from pgrelay.encode.values.plain import needs_escape
 from pgrelay.encode.values.temporal import temporal_encoding
 
 _TRUE: Final[u8] = ord("t")
 _FALSE: Final[u8] = ord("f")
-
-_SHORT: Final = {
-    b'"': b'\\"',
-    b"\\": b"\\\\",
-    b"\b": b"\\b",
-    b"\t": b"\\t",
-    b"\n": b"\\n",
-    b"\f": b"\\f",
-    b"\r": b"\\r",
-}
 
 
 def text_encoding(column: ColumnType, choices: Encodings) -> Encoding:
@@ -84,9 +73,7 @@ def whole_converter(encoding: Encoding) -> Converter:
 
 def json_string(data: bytes) -> bytes:
     """A JSON string of UTF-8 text: quotes, backslashes and control characters escaped, all else as it is."""
-    if needs_escape(data):
-        data = _ESCAPE(_escaped, data)
-    return b'"' + data + b'"'
+    return b'"' + escaped(data) + b'"'
 
 
 def json_string_checked(data: bytes) -> bytes:
@@ -181,15 +168,6 @@ def string_converter(choices: Encodings) -> Converter:
 def _as_it_is(value: bytes) -> bytes:
     return value
 
-
-def _escaped(match: re.Match[bytes]) -> bytes:
-    """The escape of one character: the short one if JSON has one, else ``\\u00XX``."""
-    character = match[0]
-    short = _SHORT.get(character)
-    return short if short is not None else b"\\u%04x" % character[0]
-
-
-_ESCAPE: Final = re.compile(rb'[\x00-\x1f"\\]').sub
 
 _BYTEA_BASE64: Final = Encoding(CONVERT, BASE64, bytea_base64)
 _BYTEA_HEX: Final = Encoding(CONVERT, HEX, bytea_hex)
