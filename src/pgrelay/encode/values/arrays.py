@@ -16,7 +16,6 @@ from pgrelay.encode.values.marks import JSON_ARRAY, Marks
 
 MAX_DIMENSIONS: Final = 6  # PostgreSQL's own, MAXDIM
 
-_UNESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL).sub
 # A quoted element, up to its own quote and past any escaped one.
 _QUOTED: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL).match
 # What an element without quotes never has.
@@ -49,7 +48,10 @@ def check_dimensions(found: int, wanted: int) -> None:
 
 def unescaped(text: bytes) -> bytes:
     """A quoted text without the backslashes before quotes and backslashes."""
-    return _UNESCAPE(rb"\1", text) if b"\\" in text else text
+    if b"\\" not in text:
+        return text
+    # A backslash that is left between escaped ones stands before a quote.
+    return b"\\".join([part.replace(b"\\", b"") for part in text.split(b"\\\\")])
 
 
 class _ArrayText:
