@@ -15,6 +15,9 @@ _INSERT = f"INSERT INTO orders SELECT {ORDER} FROM generate_series(low, high) AS
 _WIDE_COLUMNS = ", ".join(f"i{n} int, t{n} text, n{n} numeric(12,2)" for n in range(33))
 _WIDE_ROW = ", ".join(f"i + {n}, 'text {n} of ' || i, (i % 10000) / 100.0" for n in range(33))
 
+_DOCUMENT = """jsonb_build_object('id', i, 'name', 'Jane Q. Public', 'tags', '["new", "paid"]'::jsonb,
+    'address', jsonb_build_object('city', 'Bern')), E'Please leave it "at the back door".\\nThank you!'"""
+
 _MANY = 1000
 _MANY_INSERT = f"""
     FOR part IN 0..9 LOOP
@@ -97,6 +100,14 @@ WORKLOADS = (
         "INSERT INTO tiny SELECT i, i % 7 FROM generate_series(low, high) AS i;",
         "CREATE TABLE tiny (id bigint PRIMARY KEY, n int)",
         tables=("tiny",),
+    ),
+    Workload(
+        "document",
+        "inserts of a key, a jsonb and two lines of text: much to escape in JSON",
+        300_000,
+        f"INSERT INTO documents SELECT i, {_DOCUMENT} FROM generate_series(low, high) AS i;",
+        "CREATE TABLE documents (id bigint PRIMARY KEY, body jsonb, note text)",
+        tables=("documents",),
     ),
     Workload("single", "transactions of one insert of 11 columns", 100_000, _INSERT, per_transaction=1),
     Workload(
