@@ -52,6 +52,7 @@ class Metrics:
     the records that Kafka refused for good. `spooled_bytes` of open transactions are on disk now;
     `spooled_bytes_total` were ever written. `tables` counts records by `schema.table`, `records` by table and
     op, `dead_letters` by table. `latency_sum_s` is the sum over all deliveries. `labels` describe the relay.
+    `last_delivered_s`: when the last acknowledged transaction committed, in Unix seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -60,6 +61,7 @@ class Metrics:
         self._is_streaming: Callable[[], bool] = lambda: False
         self._spool: Path | None = None
         self._oldest_commit_s: float | None = None
+        self.last_delivered_s: float | None = None
         self._named: set[str] = set()
         self.labels: dict[str, str] = {}
         self.lsns = Lsns()
@@ -125,6 +127,8 @@ class Metrics:
     def set_oldest_commit(self, unix_us: int | None) -> None:
         """Set the commit time (microseconds since 1970) of the oldest unacknowledged transaction, if any.
 
+        Of one that was not received yet it is the earliest that it can be.
+
         The lag in seconds is computed from it whenever metrics are read, so it grows while the relay waits.
         """
         self._oldest_commit_s = None if unix_us is None else unix_us / 1_000_000
@@ -148,7 +152,8 @@ class Metrics:
 
     def observe_delivery(self, commit_us: int) -> None:
         """Record that a transaction committed at `commit_us` (since 1970) is acknowledged now."""
-        latency_s = max(0.0, self._clock() - commit_us / 1_000_000)
+        self.last_delivered_s = commit_us / 1_000_000
+        latency_s = max(0.0, self._clock() - self.last_delivered_s)
         self.latency_sum_s += latency_s
         self._latencies[bisect_left(_LATENCY_BOUNDS_S, latency_s)] += 1
 

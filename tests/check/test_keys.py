@@ -31,7 +31,7 @@ def test_good_tables_have_no_findings() -> None:
 
 
 def test_tables_without_identity_are_named_with_the_alter_statement() -> None:
-    (finding,) = unidentified(published(*(table(f"t{n}", n, identity="n") for n in range(7))))
+    (finding,) = unidentified(published(*(table(f"t{n}", n, primary_key=()) for n in range(7))))
     assert finding.level == "warning"
     assert finding.what.endswith("public.t0, public.t1, public.t2, public.t3, public.t4, and 2 more")
     assert "ALTER TABLE public.t0 REPLICA IDENTITY FULL; ALTER TABLE public.t1" in finding.cure

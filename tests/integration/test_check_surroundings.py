@@ -31,6 +31,22 @@ def setup(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Path) -
     return Setup(database, kafka, prefix, tmp_path)
 
 
+async def test_a_primary_key_that_is_not_the_identity_is_the_cure(setup: Setup) -> None:
+    setup.execute(
+        "CREATE TABLE a (id int PRIMARY KEY, code text NOT NULL); CREATE UNIQUE INDEX codes ON a (code);"
+        "ALTER TABLE a REPLICA IDENTITY USING INDEX codes; DROP INDEX codes;"
+        "CREATE TABLE b (id int PRIMARY KEY); ALTER TABLE b REPLICA IDENTITY NOTHING;"
+        "CREATE TABLE c (id int PRIMARY KEY DEFERRABLE)"
+    )
+    finding = only(await setup.trouble())
+    assert finding.what == "3 tables without replica identity: public.a, public.b, public.c"
+    cures = [f"ALTER TABLE public.{table} REPLICA IDENTITY DEFAULT" for table in "ab"]
+    assert finding.cure == "; ".join([*cures, "ALTER TABLE public.c REPLICA IDENTITY FULL"])
+    for cure in cures:
+        setup.execute(cure)
+    assert only(await setup.trouble()).what == "1 table without replica identity: public.c"
+
+
 async def test_keys_that_differ_in_the_stream_are_warnings(setup: Setup) -> None:
     setup.execute(
         "CREATE TABLE days (day date PRIMARY KEY, code int NOT NULL) PARTITION BY RANGE (day);"

@@ -35,17 +35,21 @@ async def key_findings(
 
 def unidentified(published: Published) -> list[Finding]:
     """Tables whose rows have no identity: Postgres refuses the updates and deletes that it can't publish."""
-    tables = [
-        table.quoted for table in published.stored if table.oid in published.changed and not table.identified
-    ]
+    tables = [it for it in published.stored if it.oid in published.changed and not it.identified]
     if not tables:
         return []
-    cures = [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in tables]
+    # A primary key that is there and does not count: the identity is NOTHING, or an index that was dropped.
+    by_key = {it.oid for it in tables if it.primary_key and not it.deferrable}
+    cures = [
+        f"ALTER TABLE {it.quoted} REPLICA IDENTITY {'DEFAULT' if it.oid in by_key else 'FULL'}"
+        for it in tables
+    ]
+    keyless = any(not it.primary_key for it in tables)
     return [
         warning(
-            f"{counted(len(tables), 'table')} without primary key or replica identity: {some(tables)}",
+            f"{counted(len(tables), 'table')} without replica identity: {some([it.quoted for it in tables])}",
             "while they are published, Postgres refuses every UPDATE and DELETE there; inserts work",
-            f"add a primary key, or {some(cures, '; ')}",
+            f"{'add a primary key, or ' if keyless else ''}{some(cures, '; ')}",
         )
     ]
 

@@ -11,6 +11,7 @@ from pgrelay.postgres.catalog import SlotWal
 from pgrelay.relay.session import Session
 from pgrelay.relay.stalls import Stalls
 from pgrelay.relay.table_changes import TableChanges
+from pgrelay.relay.unreceived import Unreceived
 from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
@@ -51,6 +52,7 @@ class Observer:
         self._health = health
         self._stalls = Stalls(health)
         self._changes = TableChanges(health.troubles)
+        self._unreceived = Unreceived()
         self._publish_at = 0.0
         self._wal_end = 0
         self._recovering = False
@@ -145,7 +147,9 @@ class Observer:
         )
         if session.server_poll.wal is not None:
             metrics.set_slot_wal(retained=session.server_poll.wal.retained, safe=session.server_poll.wal.safe)
-        metrics.set_oldest_commit(ledger.oldest_commit_us)
+        unreceived_us = self._unreceived_us(session)  # asked each time, since it remembers
+        waits_us = ledger.oldest_commit_us
+        metrics.set_oldest_commit(unreceived_us if waits_us is None else waits_us)
         metrics.inflight_records = session.sink.in_queue
         metrics.open_transactions = len(session.assembler.held())
         metrics.spooled_bytes = session.assembler.spool.on_disk
@@ -154,6 +158,19 @@ class Observer:
         for table, op, count in session.encoder.take_counts():
             metrics.add_records(table, op, count)
         self._tell_dead_letters(session)
+
+    def _unreceived_us(self, session: Session) -> int | None:
+        """Since when commits may have been waiting to be received, in microseconds since 1970."""
+        poll = session.server_poll
+        if poll.wal is None:
+            return None
+        now_s = time.time()
+        asked_s = now_s - (time.monotonic() - poll.asked_at)
+        delivered_s = self._metrics.last_delivered_s
+        since_s = self._unreceived.since_s(
+            session.ledger.server_lsn, poll.wal.wal_end, asked_s, now_s, delivered_s
+        )
+        return None if since_s is None else int(since_s * 1_000_000)
 
     def _tell_dead_letters(self, session: Session) -> None:
         """Dead letters are never silent: each is counted, and the first of them are named."""

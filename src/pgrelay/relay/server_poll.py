@@ -15,9 +15,11 @@ from pgrelay.relay.publications import Publications, PublishedTables
 from pgrelay.relay.renames import Renames
 from pgrelay.relay.tasks import cancelled
 
-# If a poll takes long, as with thousands of tables, the pause after it is this many times as long.
+# If a poll takes long, as with thousands of tables, the pause after it is this many times as long. But no
+# longer than some seconds: it may only have waited, and what is not seen meanwhile may be missing rows.
 _EVERY_S: Final = 2.0
 _REST: Final = 10
+_LONGEST_REST_S: Final = 10.0
 
 # Prepared transactions that are deleted in one turn.
 _PURGED_AT_ONCE: Final = 10
@@ -70,7 +72,7 @@ class ServerPoll:
             self._task.result()
             self._task = None
             now = time.monotonic()
-            self._due = now + max(_EVERY_S, (now - self._began) * _REST)
+            self._due = now + min(max(_EVERY_S, (now - self._began) * _REST), _LONGEST_REST_S)
         self._renames.check(relayed_lsn)
         if self._task is None and time.monotonic() >= self._due:
             self._began = time.monotonic()

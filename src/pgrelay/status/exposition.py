@@ -87,8 +87,9 @@ class Exposition(Collector):
         )
         yield _gauge(
             "lag_seconds",
-            "Age of the oldest commit that Kafka has not acknowledged; 0: there is none, NaN: nothing flows "
-            "and none is known. If it grows: Kafka is slow or away, or a transaction is very large.",
+            "Age of the oldest commit that Kafka has not acknowledged (at most, if it has not come yet); "
+            "0: there is none, NaN: nothing flows and none is known. If it grows: Kafka is slow or away, "
+            "Postgres or the network is slow to send, or a transaction is very large.",
             metrics.lag_s(),
         )
 

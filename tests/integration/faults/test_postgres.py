@@ -142,6 +142,30 @@ def test_a_connection_to_a_silent_server_is_given_up(
     assert [record.json_key for record in relay.records("t")] == [{"id": 1}]
 
 
+def test_the_lag_counts_while_a_large_transaction_comes_in(
+    postgres: PostgresServer, database: Database, new_relay: NewRelay
+) -> None:
+    """By a slow network: nothing waits for Kafka, and yet the transaction has committed a while ago."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    database.execute(f"ALTER DATABASE {database.name} SET logical_decoding_work_mem = '64kB'")
+    with Proxy(int(str(conninfo_to_dict(postgres.dsn)["port"]))) as proxy:
+        dsn = make_conninfo(database.dsn, host="127.0.0.1", port=proxy.port)
+        relay = new_relay(source={"dsn": dsn}).start().wait_streaming()
+        proxy.latency = 0.1  # for each 64 KiB
+        database.execute("INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 20000) i")
+
+        def lag_without_records() -> bool:
+            lag_s, records = relay.metrics("pgrelay_lag_seconds", "pgrelay_records_total")
+            assert records == 0, "the transaction was there before its lag"
+            return lag_s > 1
+
+        relay.wait_for(lag_without_records, "a lag")
+        proxy.latency = 0.0
+        relay.caught_up()
+        relay.wait_for(lambda: relay.metric("pgrelay_lag_seconds") == 0, "no lag")
+    assert len(relay.records("t")) == 20000
+
+
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_second_relay_waits_and_takes_over(
     database: Database, relay: Relay, new_relay: NewRelay, end: str

@@ -36,6 +36,18 @@ def test_a_dropped_publication_ends_the_relay(database: Database, new_relay: New
     assert "although slot" in last_words(relay.start(), WRONG)
 
 
+def test_a_look_that_waited_for_a_lock_does_not_delay_the_next_ones(database: Database, relay: Relay) -> None:
+    """Row 13: a look that takes long is followed by a rest, and PostgreSQL 18 skips rows meanwhile."""
+    with database.connect() as other, other.transaction():
+        other.execute("LOCK TABLE pg_publication_rel")
+        time.sleep(5)  # past the next look, but less than a query may take
+    time.sleep(1)  # the look's answer comes
+    began = time.monotonic()
+    database.execute("DROP PUBLICATION pgrelay")
+    assert "publication pgrelay was dropped" in last_words(relay, WRONG)
+    assert time.monotonic() - began < SOON
+
+
 @pytest.mark.parametrize("version", ["16"], indirect=True)
 def test_a_publication_that_came_back_too_late_needs_a_reset(database: Database, relay: Relay) -> None:
     """Row 13: up to PostgreSQL 17, rows written without it can't be decoded any more."""

@@ -169,7 +169,8 @@ class Batches:
                 raise SetupError(
                     f"{topic}: the schema topic has no schema of this topic: check the prefix; if that is "
                     "right, the schema topic was deleted: restart the relay, which writes a table's schema "
-                    "again before its next row"
+                    "again before its next row; or these records are another program's, such as Debezium: "
+                    "begin after them (startingOffsets and a new checkpoint)"
                 )
             return
         schema.refuse_sharing()

@@ -1,0 +1,36 @@
+"""The age of commits that we have not received: a lag that the ledger can't know.
+
+Nothing waits in the ledger while a large transaction comes in, or the server is slow to send the next one.
+Yet commits may have been waiting on the server for long. They are later than the last one that was delivered,
+and than the last look at the server at which we had all of its WAL. So they are no older than that.
+"""
+
+from typing import Final
+
+# The last bytes of WAL may hold nothing that is sent. And a look that is so recent says nothing about now.
+_NEAR: Final = 1 << 20
+_RECENT_S: Final = 1.0
+
+
+class Unreceived:
+    """Times are in Unix seconds; LSNs are bytes of WAL."""
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+        self._had_all_s: float | None = None
+
+    def since_s(
+        self, received: int, wal_end: int, asked_s: float, now_s: float, delivered_s: float | None
+    ) -> float | None:
+        """The time since which commits may have been waiting to be received; None if we are not behind.
+
+        The server's WAL ended at `wal_end` when it was asked at `asked_s`. The last commit that Kafka has
+        acknowledged is of `delivered_s`. Before the first one, and the first look at which we had everything,
+        it is the first look itself.
+        """
+        if wal_end - received <= _NEAR:
+            self._had_all_s, self._since_s = asked_s, None
+        elif now_s - asked_s >= _RECENT_S:
+            known = [time_s for time_s in (self._had_all_s, delivered_s) if time_s is not None]
+            self._since_s = max(known) if known else self._since_s or asked_s
+        return self._since_s
