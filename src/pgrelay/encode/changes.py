@@ -222,12 +222,9 @@ class Changes:
         segment, envelope = self.segment, self.envelope
         if segment is None:
             raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} outside any transaction")
-        place = envelope.no_place
         boundaries = self.boundaries if envelope.in_transaction else None
-        first = False
-        if boundaries is not None:
-            first = not boundaries.begun
-            place = boundaries.count("message" if plan is None else plan.table, envelope)
+        table = "message" if plan is None else plan.table
+        place = envelope.no_place if boundaries is None else boundaries.place(table, envelope)
         envelope.close(self._value, plan, frame_lsn(frame), op, self._row.unchanged, place)
         value = self._value.getvalue()
         headers = self._headers(op, extra) if self._options.headers else extra
@@ -238,11 +235,13 @@ class Changes:
             return False
         added = envelope.seq >= envelope.skip_below
         if added:
-            if first and boundaries is not None:
+            if boundaries is not None and not boundaries.begun:
                 segment.records.append(boundaries.begin_record(envelope))
             segment.records.append((topic, key, value, headers, partition))
             if op == DELETE and key is not None and self._options.tombstones:
                 segment.records.append((topic, key, None, headers, partition))
+        if boundaries is not None:
+            boundaries.count(table)
         envelope.seq += 1
         return added
 
@@ -251,8 +250,6 @@ class Changes:
     ) -> None:
         """Make a dead letter of a record of `size` bytes that its topic would not take."""
         table = "message" if plan is None else plan.table
-        if self.boundaries is not None and self.envelope.in_transaction:
-            self.boundaries.take_back(table)
         why = f"topic {topic} is compacted, and the record has no key"
         limits = self._message_limits if plan is None else plan.limits
         if size > limits.most_bytes:
