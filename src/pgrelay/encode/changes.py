@@ -221,9 +221,10 @@ class Changes:
         headers = self._headers(op, extra) if self._options.headers else extra
         topic = self._message_topic if plan is None else plan.topic
         limits = self._message_limits if plan is None else plan.limits
-        size = record_size(key, value, headers)
-        if size > limits.most_bytes or (limits.keyed and key is None):
-            self._refuse(plan, topic, key, value, size, frame, op)
+        refused = limits.refusal(topic, key is not None, record_size(key, value, headers))
+        if refused:
+            error = RecordError(f"{table}: {refused}", table).at(frame_lsn(frame))
+            self._dead_letter(key, value, error, self._headers(op, None))
             return False
         partition = EVERY if op == TRUNCATE else 0 if key is None else BY_KEY
         added = envelope.seq >= envelope.skip_below
@@ -237,19 +238,6 @@ class Changes:
             boundaries.count(table)
         envelope.seq += 1
         return added
-
-    def _refuse(
-        self, plan: Plan | None, topic: str, key: bytes | None, value: bytes, size: int, frame: bytes, op: str
-    ) -> None:
-        """Make a dead letter of a record of `size` bytes that its topic would not take."""
-        table = "message" if plan is None else plan.table
-        why = f"topic {topic} is compacted, and the record has no key"
-        limits = self._message_limits if plan is None else plan.limits
-        if size > limits.most_bytes:
-            limit = "message.max.bytes in sink.kafka is" if limits.by_producer else f"topic {topic} takes"
-            why = f"the record has {size} bytes, and {limit} {limits.most_bytes}"
-        error = RecordError(f"{table}: {why}", table).at(frame_lsn(frame))
-        self._dead_letter(key, value, error, self._headers(op, None))
 
     def _headers(self, op: str, extra: Headers | None) -> Headers:
         envelope = self.envelope
