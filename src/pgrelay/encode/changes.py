@@ -68,6 +68,7 @@ class Changes:
             segment.records.append(self.boundaries.end_record(self.envelope))
         segment.end_lsn = end_lsn
         self.segment = None
+        self.passed_over.end()
         self.envelope.end()
 
     def insert(self, plan: Plan, frame: bytes, body: int) -> None:

@@ -54,8 +54,7 @@ class Encoder:
         self._events: list[Event] = []
         self._next = 0
         self._body = BODY
-        # The current transaction's changes are passed over: delivered before, or left out on request.
-        self._passing = False
+        # How many of the current transaction's changes were passed over.
         self._passed = 0
         # The plans of a Truncate whose other relations still wait for theirs.
         self._truncated: list[Plan | None] = []
@@ -134,7 +133,7 @@ class Encoder:
         return done
 
     def _encode_into(self, done: list[Segment | Reached], to_end: bool) -> None:
-        changes = self._changes
+        changes, passed_over = self._changes, self._changes.passed_over
         if changes.segment is not None:
             changes.segment = Segment(None)
             done.append(changes.segment)
@@ -143,7 +142,7 @@ class Encoder:
             event = events[self._next]
             self._next += 1
             if isinstance(event, bytes):
-                if not self._passing or event[HEADER_SIZE] == tags.RELATION:
+                if not passed_over.whole or event[HEADER_SIZE] == tags.RELATION:
                     self._frame(event)
                 elif event[HEADER_SIZE] != tags.TYPE and event[HEADER_SIZE] != tags.ORIGIN:
                     self._passed += 1
@@ -156,14 +155,12 @@ class Encoder:
                 changes.begin(segment)
                 self._body = STREAMED_BODY if event.streamed else BODY
                 self._relations = Relations() if event.scoped else self._session
-                self._passing = changes.passed_over.whole
                 self._passed = 0
             elif isinstance(event, TransactionEnd):
-                if changes.passed_over.left_out:
+                if passed_over.left_out:
                     self.left_out = self._passed, event.end_lsn
                     # An error after it would prevent the commit that covers it.
                     events = self._events = []
-                self._passing = False
                 changes.end(event.end_lsn)
                 self._body = BODY
                 self._relations = self._session
