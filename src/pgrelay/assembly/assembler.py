@@ -66,7 +66,6 @@ class Assembler:
         self._prepared = prepared
         self._memory_limit = memory_limit
         self._two_phase = two_phase
-        self._memory = 0
         self._events: list[Event] = []
         self._open: dict[int, OpenTransaction] = {}
         self._plain: transactions.Begin | None = None
@@ -145,17 +144,13 @@ class Assembler:
 
     def _hold(self, transaction: OpenTransaction, frame: bytes) -> None:
         transaction.frames.append(frame)
-        self._memory += len(frame) + 4
-        while self._memory > self._memory_limit:
+        if self.spool.in_memory > self._memory_limit:
+            # One is enough: it is no smaller than the frame that was too much.
             largest = max(self.held(), key=lambda held: held.frames.in_memory)
-            self._spill(largest)
+            largest.frames.spill()
             if self._two_phase:
                 # So a PREPARE has little left to sync: syncing gigabytes would hold up all else for long.
                 largest.frames.sync()
-
-    def _spill(self, transaction: OpenTransaction) -> None:
-        self._memory -= transaction.frames.in_memory
-        transaction.frames.spill()
 
     def held(self) -> list[OpenTransaction]:
         """The transactions that wait for their commit."""
@@ -163,10 +158,6 @@ class Assembler:
         if self._preparing is not None:
             held.append(self._preparing)
         return held
-
-    def _release(self, transaction: OpenTransaction) -> None:
-        self._memory -= transaction.frames.in_memory
-        del self._open[transaction.xid]
 
     def _schema(self, tag: int, frame: bytes) -> None:
         """A Relation or Type outside a stream is the session's at once, even in a prepared transaction."""
@@ -303,7 +294,7 @@ class Assembler:
         self._ended, self.doubtful = None, ()
 
     def _commit_stream(self, transaction: OpenTransaction, commit: transactions.StreamCommit) -> None:
-        self._release(transaction)
+        del self._open[commit.xid]
         self._events.append(TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, streamed=True))
         frames, dropped = transaction.frames, (transaction.aborted, transaction.unannounced)
         later = self._relations.sent_later(transaction.described, transaction.aborted)
@@ -321,12 +312,10 @@ class Assembler:
 
         After a reconnect, the server may stream a prepared transaction once more, without a StreamPrepare.
         """
-        if (transaction := self._open.get(xid)) is not None:
-            self._release(transaction)
+        if (transaction := self._open.pop(xid, None)) is not None:
             transaction.frames.discard()
 
     def _prepare_stream(self, transaction: OpenTransaction, prepare: transactions.StreamPrepare) -> None:
-        self._spill(transaction)
         self._prepared.keep(
             prepare.xid,
             prepare.gid,
@@ -336,14 +325,13 @@ class Assembler:
             aborted=transaction.aborted,
             unannounced=transaction.unannounced,
         )
-        self._release(transaction)
+        del self._open[prepare.xid]
         self._events.append(Reached(prepare.end_lsn))
 
     def _begin_prepare(self, xid: int) -> OpenTransaction:
         return OpenTransaction(xid, self.spool.buffer(f"{xid}-prepare"))
 
     def _prepare(self, transaction: OpenTransaction, prepare: transactions.Prepare) -> None:
-        self._spill(transaction)
         # The first row's Relation comes last: right before a row of another it would describe a partition.
         relied_on = reversed(transaction.relied_on.values())
         self._prepared.keep(
