@@ -228,6 +228,7 @@ class Assembler:
                 self._end_stream("StreamPrepare", message, frame)
             case transactions.Prepare() if self._preparing is not None:
                 self._prepare(self._preparing, message)
+                self._preparing = None
             case _ if inside:
                 raise self._misplaced(frame)
             case transactions.Begin():
@@ -290,15 +291,20 @@ class Assembler:
         if isinstance(end, transactions.StreamCommit):
             self._commit_stream(transaction, end)
         else:
-            self._prepare_stream(transaction, end)
+            self._prepare(transaction, end)
+        del self._open[transaction.xid]
         self._ended, self.doubtful = None, ()
 
     def _commit_stream(self, transaction: OpenTransaction, commit: transactions.StreamCommit) -> None:
-        del self._open[commit.xid]
         self._events.append(TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, streamed=True))
-        frames, dropped = transaction.frames, (transaction.aborted, transaction.unannounced)
-        later = self._relations.sent_later(transaction.described, transaction.aborted)
-        self._replay = Replay(frames.chunks(), commit.end_lsn, *dropped, frames, later)
+        self._replay = Replay(
+            transaction.frames.chunks(),
+            commit.end_lsn,
+            transaction.aborted,
+            transaction.unannounced,
+            buffer=transaction.frames,
+            sent_later=self._relations.sent_later(transaction.described, transaction.aborted),
+        )
 
     def _stream_abort(self, abort: transactions.StreamAbort) -> None:
         # Of an unknown transaction it is legal: PostgreSQL 18 sends them even to clients that do not stream.
@@ -315,34 +321,11 @@ class Assembler:
         if (transaction := self._open.pop(xid, None)) is not None:
             transaction.frames.discard()
 
-    def _prepare_stream(self, transaction: OpenTransaction, prepare: transactions.StreamPrepare) -> None:
-        self._prepared.keep(
-            prepare.xid,
-            prepare.gid,
-            prepare.end_lsn,
-            transaction.frames,
-            streamed=True,
-            aborted=transaction.aborted,
-            unannounced=transaction.unannounced,
-        )
-        del self._open[prepare.xid]
-        self._events.append(Reached(prepare.end_lsn))
-
     def _begin_prepare(self, xid: int) -> OpenTransaction:
         return OpenTransaction(xid, self.spool.buffer(f"{xid}-prepare"))
 
     def _prepare(self, transaction: OpenTransaction, prepare: transactions.Prepare) -> None:
-        # The first row's Relation comes last: right before a row of another it would describe a partition.
-        relied_on = reversed(transaction.relied_on.values())
-        self._prepared.keep(
-            prepare.xid,
-            prepare.gid,
-            prepare.end_lsn,
-            transaction.frames,
-            streamed=False,
-            relations=relied_on,
-        )
-        self._preparing = None
+        self._prepared.keep(transaction, prepare)
         self._events.append(Reached(prepare.end_lsn))
 
     def _commit_prepared(self, commit: transactions.CommitPrepared) -> None:
@@ -358,8 +341,8 @@ class Assembler:
         self._events.append(
             TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, entry.streamed, scoped=True)
         )
-        dropped = set(entry.aborted), set(entry.unannounced)
-        self._replay = Replay(self._prepared.chunks(entry), commit.end_lsn, *dropped, None, [])
+        aborted, unannounced = set(entry.aborted), set(entry.unannounced)
+        self._replay = Replay(self._prepared.chunks(entry), commit.end_lsn, aborted, unannounced)
 
     def replay(self, size: int) -> None:
         """Give out the next frames of a committed transaction, about `size` bytes, and finally its end."""

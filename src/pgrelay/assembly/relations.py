@@ -10,6 +10,8 @@ session's that were sent later than the stream's own are given out again.
 Source: PostgreSQL, pgoutput.c, maybe_send_schema and cleanup_rel_sync_cache.
 """
 
+from collections.abc import Iterable
+
 from pgrelay.wire import tags
 from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY, id_after_tag
 
@@ -57,7 +59,7 @@ class SessionRelations:
         """Take in a Relation of a stream that has committed."""
         self._keep(_without_xid(frame))
 
-    def restore(self, later: list[bytes]) -> list[bytes]:
+    def restore(self, later: Iterable[bytes]) -> list[bytes]:
         """Put the Relations from `sent_later` back in force; returns those that differ from the replayed."""
         changed = []
         for frame in later:
