@@ -26,8 +26,6 @@ class Envelope:
         self.commit_lsn: int = 0
         self.commit_us: int = 0
         self.now_us: int = 0
-        # Transactions are numbered, so that a plan knows if what it has cached is of this one.
-        self.serial: int = 0
         self.in_transaction = False
         self.previous_commit: int | None = None
         # As JSON; other formats write what is made of the attributes below.
@@ -42,7 +40,6 @@ class Envelope:
         self.opening = Opening()
 
     def begin(self, begin: TransactionBegin, skip_below: int) -> None:
-        self.serial += 1
         self.seq = 0
         self.skip_below = skip_below
         self.commit_lsn = begin.commit_lsn

@@ -1,8 +1,8 @@
-"""The encode plan of one relation: what can be computed before its first row, and what its rows share.
+"""The encode plan of one relation: what can be computed before its first row.
 
-A plan is built once per Relation message, so that a row costs only its bytes. It also keeps what the rows of
-one transaction share, and counts the records. The classes are plain, not dataclasses, because the per-row
-loop reads their attributes, and mypyc reads those of a plain class fastest.
+A plan is built once per Relation message, so that a row costs only its bytes. It also counts the records. The
+classes are plain, not dataclasses, because the per-row loop reads their attributes, and mypyc reads those of
+a plain class fastest.
 """
 
 from dataclasses import dataclass, field, replace
@@ -111,9 +111,6 @@ class Plan:
         self.asks_again: bool = self.full or arrays
         # Whether this plan's schema was announced, and no other of the same relation since.
         self.announced = False
-        # The constant head of `source` for this table in the transaction numbered `source_of`.
-        self.source_of: int = -1
-        self.source_head: bytes = b""
         names = json_name(relation.namespace) + b',"table":' + json_name(relation.name)
         self.source_names: bytes = b',"schema":' + names
         self.opening = Opening()
