@@ -14,7 +14,7 @@ from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partition
 from pgrelay.encode.records import CREATE, DELETE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
 from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hashed, masked
-from pgrelay.encode.types import CONVERT, RAW, ColumnType, Converter, Encoding, builtin_type
+from pgrelay.encode.types import CONVERT, ColumnType, Converter, Encoding, builtin_type
 from pgrelay.encode.values.text import text_encoding
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 
@@ -74,9 +74,8 @@ class ColumnPlan:
             self.member_hidden = self.member + masked(options.selection.mask_with) + b","
         self.kind: int = text.kind
         self.convert: Converter | None = text.convert
-        self.binary_known: bool = binary is not None
-        self.binary_kind: int = binary.kind if binary is not None else RAW
-        self.binary_convert: Converter | None = binary.convert if binary is not None else None
+        # None if we don't know the type's binary form.
+        self.binary: Encoding | None = binary
 
 
 class Plan:
