@@ -246,7 +246,7 @@ class Changes:
             ("op", op.encode()),
             ("commit_lsn", b"%d" % envelope.commit_lsn),
             ("seq", b"%d" % envelope.seq),
-            ("txid", envelope.xid_header),
+            ("txid", envelope.xid if envelope.in_transaction else None),
         ]
         return headers if extra is None else headers + extra
 

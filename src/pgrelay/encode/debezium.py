@@ -77,7 +77,7 @@ class DebeziumJson(JsonEnvelope):
         if tail is None:
             now_us = self.now_us
             tail = b',"origin":%b},"op":"%b","ts_ms":%d,"ts_us":%d,"transaction":' % (
-                self.origin,
+                b"null" if self.origin is None else json_name(self.origin),
                 op.encode(),
                 now_us // 1000,
                 now_us,

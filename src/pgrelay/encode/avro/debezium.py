@@ -98,8 +98,7 @@ class DebeziumAvro(AvroEnvelope):
     def _tail(self, op: str) -> bytes:
         tail = self._tails.get(op)
         if tail is None:
-            name = self.origin_name
-            origin = optional_string(None if name is None else shown(name))
+            origin = optional_string(None if self.origin is None else shown(self.origin))
             tail = origin + string(op) + long(self.now_us // 1000) + long(self.now_us)
             self._tails[op] = tail
         return tail
