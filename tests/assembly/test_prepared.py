@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from pgrelay.assembly.open_transaction import OpenTransaction
 from pgrelay.assembly.prepared import PreparedStore, emptying
-from pgrelay.assembly.spool import FrameBuffer, Spool
+from pgrelay.assembly.spool import Spool
 from pgrelay.errors import GapError, SpoolError, Verdict, verdict
+from pgrelay.wire.transactions import Prepare, StreamPrepare
 
 FRAMES = [b"first", b"", b"third"]
 NAME = "731-0000000000000830"
@@ -27,17 +29,21 @@ def store(spool: Spool) -> PreparedStore:
     return PreparedStore(spool)
 
 
-def buffer(spool: Spool, frames: list[bytes] = FRAMES) -> FrameBuffer:
-    frame_buffer = spool.buffer("731-prepare")
+def held(spool: Spool, frames: list[bytes] = FRAMES) -> OpenTransaction:
+    transaction = OpenTransaction(731, spool.buffer("731-prepare"))
     for frame in frames:
-        frame_buffer.append(frame)
-    return frame_buffer
+        transaction.frames.append(frame)
+    return transaction
+
+
+def prepare(gid: str = "g", end_lsn: int = 0x830) -> Prepare:
+    return Prepare(end_lsn - 0x30, end_lsn, 0, 731, gid)
 
 
 def keep(
     store: PreparedStore, spool: Spool, frames: list[bytes] = FRAMES, gid: str = "g", end_lsn: int = 0x830
 ) -> None:
-    store.keep(731, gid, end_lsn, buffer(spool, frames), streamed=False)
+    store.keep(held(spool, frames), prepare(gid, end_lsn))
 
 
 def loaded(spool: Spool) -> PreparedStore:
@@ -68,7 +74,10 @@ def test_a_missing_transaction_is_a_gap_unless_it_began_in_the_stream(spool: Spo
 
 
 def test_a_kept_transaction_is_found_again_after_a_restart(store: PreparedStore, spool: Spool) -> None:
-    store.keep(731, "g", 0x830, buffer(spool), streamed=True, aborted={735, 733}, relations=[b"R\0", b"\xff"])
+    transaction = held(spool)
+    transaction.aborted |= {735, 733}
+    transaction.relied_on = {16385: b"\xff", 16384: b"R\0"}
+    store.keep(transaction, StreamPrepare(0x800, 0x830, 0, 731, "g"))
     for known in (store, loaded(spool)):
         entry = known.find(731, "g")
         assert entry is not None
@@ -86,10 +95,10 @@ def test_kept_files_are_private_and_leave_the_spool(store: PreparedStore, spool:
 
 
 def test_frames_spilled_before_the_prepare_are_kept_too(store: PreparedStore, spool: Spool) -> None:
-    half = buffer(spool)
-    half.spill()
-    half.append(b"after the spill")
-    store.keep(731, "g", 0x830, half, streamed=False)
+    half = held(spool)
+    half.frames.spill()
+    half.frames.append(b"after the spill")
+    store.keep(half, prepare())
     assert frames_of(loaded(spool)) == [*FRAMES, b"after the spill"]
 
 

@@ -143,6 +143,7 @@ def test_the_source_has_the_commits_time_and_the_envelope_the_relays() -> None:
 
 
 def test_each_transaction_has_its_own_id_and_time() -> None:
+    """What is cached for one is never used for the next, even if both commit at the same LSN."""
     encoder = encoder_of()
     records_of(transaction(ORDERS, insert(1), insert(2)), encoder)
     (record,) = records_of(transaction(insert(3), xid=755, commit_us=NOON + 5_000), encoder)

@@ -194,4 +194,4 @@ def test_a_need_names_the_transaction_of_each_relation_ahead() -> None:
     encoder.feed(events)
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded)
-    assert (encoder.need.xid, tuple(xid for _, xid in encoder.need.ahead)) == (7, (7, 8, 8, 8))
+    assert (encoder.need.xid, tuple(other.xid for other in encoder.need.ahead)) == (7, (7, 8, 8, 8))

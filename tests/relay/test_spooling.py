@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from pgrelay.assembly.open_transaction import OpenTransaction
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool, slot_directory
 from pgrelay.config import Config
 from pgrelay.errors import GapError
 from pgrelay.postgres.source import Source
 from pgrelay.relay.spooling import open_spool
+from pgrelay.wire.transactions import Prepare
 
 KEPT = 5
 
@@ -44,7 +46,8 @@ def kept(config: Config) -> Path:
     spool.open()
     store = PreparedStore(spool)
     for xid in range(KEPT):
-        store.keep(xid, "g", 0x830 + xid, spool.buffer(f"{xid}-prepare"), streamed=False)
+        transaction = OpenTransaction(xid, spool.buffer(f"{xid}-prepare"))
+        store.keep(transaction, Prepare(0x800, 0x830 + xid, 0, xid, "g"))
     spool.close()
     return spool.directory
 

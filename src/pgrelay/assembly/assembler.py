@@ -66,7 +66,6 @@ class Assembler:
         self._prepared = prepared
         self._memory_limit = memory_limit
         self._two_phase = two_phase
-        self._memory = 0
         self._events: list[Event] = []
         self._open: dict[int, OpenTransaction] = {}
         self._plain: transactions.Begin | None = None
@@ -145,17 +144,13 @@ class Assembler:
 
     def _hold(self, transaction: OpenTransaction, frame: bytes) -> None:
         transaction.frames.append(frame)
-        self._memory += len(frame) + 4
-        while self._memory > self._memory_limit:
+        if self.spool.in_memory > self._memory_limit:
+            # One is enough: it is no smaller than the frame that was too much.
             largest = max(self.held(), key=lambda held: held.frames.in_memory)
-            self._spill(largest)
+            largest.frames.spill()
             if self._two_phase:
                 # So a PREPARE has little left to sync: syncing gigabytes would hold up all else for long.
                 largest.frames.sync()
-
-    def _spill(self, transaction: OpenTransaction) -> None:
-        self._memory -= transaction.frames.in_memory
-        transaction.frames.spill()
 
     def held(self) -> list[OpenTransaction]:
         """The transactions that wait for their commit."""
@@ -163,10 +158,6 @@ class Assembler:
         if self._preparing is not None:
             held.append(self._preparing)
         return held
-
-    def _release(self, transaction: OpenTransaction) -> None:
-        self._memory -= transaction.frames.in_memory
-        del self._open[transaction.xid]
 
     def _schema(self, tag: int, frame: bytes) -> None:
         """A Relation or Type outside a stream is the session's at once, even in a prepared transaction."""
@@ -237,6 +228,7 @@ class Assembler:
                 self._end_stream("StreamPrepare", message, frame)
             case transactions.Prepare() if self._preparing is not None:
                 self._prepare(self._preparing, message)
+                self._preparing = None
             case _ if inside:
                 raise self._misplaced(frame)
             case transactions.Begin():
@@ -299,15 +291,20 @@ class Assembler:
         if isinstance(end, transactions.StreamCommit):
             self._commit_stream(transaction, end)
         else:
-            self._prepare_stream(transaction, end)
+            self._prepare(transaction, end)
+        del self._open[transaction.xid]
         self._ended, self.doubtful = None, ()
 
     def _commit_stream(self, transaction: OpenTransaction, commit: transactions.StreamCommit) -> None:
-        self._release(transaction)
         self._events.append(TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, streamed=True))
-        frames, dropped = transaction.frames, (transaction.aborted, transaction.unannounced)
-        later = self._relations.sent_later(transaction.described, transaction.aborted)
-        self._replay = Replay(frames.chunks(), commit.end_lsn, *dropped, frames, later)
+        self._replay = Replay(
+            transaction.frames.chunks(),
+            commit.end_lsn,
+            transaction.aborted,
+            transaction.unannounced,
+            buffer=transaction.frames,
+            sent_later=self._relations.sent_later(transaction.described, transaction.aborted),
+        )
 
     def _stream_abort(self, abort: transactions.StreamAbort) -> None:
         # Of an unknown transaction it is legal: PostgreSQL 18 sends them even to clients that do not stream.
@@ -321,40 +318,14 @@ class Assembler:
 
         After a reconnect, the server may stream a prepared transaction once more, without a StreamPrepare.
         """
-        if (transaction := self._open.get(xid)) is not None:
-            self._release(transaction)
+        if (transaction := self._open.pop(xid, None)) is not None:
             transaction.frames.discard()
-
-    def _prepare_stream(self, transaction: OpenTransaction, prepare: transactions.StreamPrepare) -> None:
-        self._spill(transaction)
-        self._prepared.keep(
-            prepare.xid,
-            prepare.gid,
-            prepare.end_lsn,
-            transaction.frames,
-            streamed=True,
-            aborted=transaction.aborted,
-            unannounced=transaction.unannounced,
-        )
-        self._release(transaction)
-        self._events.append(Reached(prepare.end_lsn))
 
     def _begin_prepare(self, xid: int) -> OpenTransaction:
         return OpenTransaction(xid, self.spool.buffer(f"{xid}-prepare"))
 
     def _prepare(self, transaction: OpenTransaction, prepare: transactions.Prepare) -> None:
-        self._spill(transaction)
-        # The first row's Relation comes last: right before a row of another it would describe a partition.
-        relied_on = reversed(transaction.relied_on.values())
-        self._prepared.keep(
-            prepare.xid,
-            prepare.gid,
-            prepare.end_lsn,
-            transaction.frames,
-            streamed=False,
-            relations=relied_on,
-        )
-        self._preparing = None
+        self._prepared.keep(transaction, prepare)
         self._events.append(Reached(prepare.end_lsn))
 
     def _commit_prepared(self, commit: transactions.CommitPrepared) -> None:
@@ -370,8 +341,8 @@ class Assembler:
         self._events.append(
             TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, entry.streamed, scoped=True)
         )
-        dropped = set(entry.aborted), set(entry.unannounced)
-        self._replay = Replay(self._prepared.chunks(entry), commit.end_lsn, *dropped, None, [])
+        aborted, unannounced = set(entry.aborted), set(entry.unannounced)
+        self._replay = Replay(self._prepared.chunks(entry), commit.end_lsn, aborted, unannounced)
 
     def replay(self, size: int) -> None:
         """Give out the next frames of a committed transaction, about `size` bytes, and finally its end."""

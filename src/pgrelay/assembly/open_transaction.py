@@ -65,7 +65,7 @@ class OpenTransaction:
         self.subtransactions = Subtransactions(xid)
         self.aborted: set[int] = set()
         self.unannounced: set[int] = set()
-        self.described = StreamedRelations()
+        self.described: StreamedRelations = {}
         # By OID, the session's Relation when the first change that needs it came.
         self.relied_on: dict[int, bytes] = {}
 

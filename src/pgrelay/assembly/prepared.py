@@ -17,15 +17,15 @@ import base64
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from pgrelay.assembly.open_transaction import OpenTransaction
 from pgrelay.assembly.spool import (
     SPOOL_SUFFIX,
-    FrameBuffer,
     Spool,
     files_ending,
     lock,
@@ -37,6 +37,7 @@ from pgrelay.assembly.spool import (
 )
 from pgrelay.errors import BEGIN_ANEW, GapError, SpoolDamaged
 from pgrelay.lsn import format_lsn
+from pgrelay.wire.transactions import Prepare, StreamPrepare
 from pgrelay.wire.xid import ahead
 
 _OURS: Final = (SPOOL_SUFFIX, ".prepared", ".tmp", ".frames")
@@ -125,24 +126,24 @@ class PreparedStore:
             if path.stem not in names:
                 remove_file(path)
 
-    def keep(
-        self,
-        xid: int,
-        gid: str,
-        end_lsn: int,
-        frames: FrameBuffer,
-        *,
-        streamed: bool,
-        aborted: Iterable[int] = (),
-        unannounced: Iterable[int] = (),
-        relations: Iterable[bytes] = (),
-    ) -> None:
-        """Put a prepared transaction on stable storage. Its LSN may be confirmed when this returns."""
+    def keep(self, transaction: OpenTransaction, prepare: Prepare) -> None:
+        """Put a transaction on stable storage, as it ends now. Its LSN may be confirmed when this returns."""
+        xid, gid, end_lsn = prepare.xid, prepare.gid, prepare.end_lsn
         name = f"{xid}-{end_lsn:016X}"
-        size = frames.keep_as(self._directory / f"{name}.frames")
-        encoded = [base64.b64encode(frame).decode() for frame in relations]
-        dropped = sorted(aborted), sorted(unannounced)
-        entry = Prepared(name, xid, gid, end_lsn, streamed, size, *dropped, encoded)
+        size = transaction.frames.keep_as(self._directory / f"{name}.frames")
+        # The first row's Relation comes last: right before a row of another it would describe a partition.
+        relied_on = reversed(transaction.relied_on.values())
+        entry = Prepared(
+            name,
+            xid,
+            gid,
+            end_lsn,
+            streamed=isinstance(prepare, StreamPrepare),
+            size=size,
+            aborted=sorted(transaction.aborted),
+            unannounced=sorted(transaction.unannounced),
+            relations=[base64.b64encode(frame).decode() for frame in relied_on],
+        )
         self._write(entry)
         replaced = self._known.get((xid, gid))
         self._known[xid, gid] = entry

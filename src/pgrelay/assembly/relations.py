@@ -10,15 +10,14 @@ session's that were sent later than the stream's own are given out again.
 Source: PostgreSQL, pgoutput.c, maybe_send_schema and cleanup_rel_sync_cache.
 """
 
+from collections.abc import Iterable
+from typing import TypeAlias
+
 from pgrelay.wire import tags
 from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY, id_after_tag
 
-
-class StreamedRelations:
-    """The Relations of a streamed transaction: the number of the last to arrive, by (table's OID, xid)."""
-
-    def __init__(self) -> None:
-        self.arrivals: dict[tuple[int, int], int] = {}
+# The Relations of a streamed transaction: the number of the last to arrive, by (table's OID, xid).
+StreamedRelations: TypeAlias = dict[tuple[int, int], int]
 
 
 class SessionRelations:
@@ -40,12 +39,12 @@ class SessionRelations:
         oid = id_after_tag(_without_xid(frame))
         if tag == tags.RELATION:
             self._count += 1
-            stream.arrivals[oid, id_after_tag(frame)] = self._count
+            stream[oid, id_after_tag(frame)] = self._count
 
     def sent_later(self, stream: StreamedRelations, aborted: set[int]) -> list[bytes]:
         """For a stream that commits and will be replayed: the session's Relations that came after its own."""
         last: dict[int, int] = {}
-        for (oid, xid), number in stream.arrivals.items():
+        for (oid, xid), number in stream.items():
             if xid not in aborted:
                 last[oid] = max(number, last.get(oid, 0))
         later = [self.latest[oid] for oid, number in last.items() if self._arrivals.get(oid, 0) > number]
@@ -57,7 +56,7 @@ class SessionRelations:
         """Take in a Relation of a stream that has committed."""
         self._keep(_without_xid(frame))
 
-    def restore(self, later: list[bytes]) -> list[bytes]:
+    def restore(self, later: Iterable[bytes]) -> list[bytes]:
         """Put the Relations from `sent_later` back in force; returns those that differ from the replayed."""
         changed = []
         for frame in later:

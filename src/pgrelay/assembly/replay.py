@@ -1,6 +1,6 @@
 """A committed transaction on its way out of the spool, in slices."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pgrelay.assembly.spool import FrameBuffer
 from pgrelay.wire import tags
@@ -22,8 +22,8 @@ class Replay:
         end_lsn: int,
         aborted: set[int],
         unannounced: set[int],
-        buffer: FrameBuffer | None,
-        sent_later: list[bytes],
+        buffer: FrameBuffer | None = None,
+        sent_later: Iterable[bytes] = (),
     ) -> None:
         self.end_lsn = end_lsn
         self.buffer = buffer

@@ -69,10 +69,14 @@ def slot_directory(configured: Path | None, systemid: str, slot: str) -> Path:
 
 
 class Spool:
-    """One directory of spool files, this relay's own. `on_disk` counts the bytes there now."""
+    """One directory of spool files, this relay's own.
+
+    `on_disk` counts the bytes there now, `in_memory` those of all its buffers that are not there.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.in_memory = 0
         self.on_disk = 0
         self._written = 0
         self._lock: int | None = None
@@ -141,7 +145,9 @@ class FrameBuffer:
     def append(self, frame: bytes) -> None:
         write_i32_be(self._writer, len(frame))
         self._writer.write(frame)
-        self.in_memory += len(frame) + 4
+        size = len(frame) + 4
+        self.in_memory += size
+        self._spool.in_memory += size
         if len(self._writer) >= CHUNK_SIZE:
             self._close_chunk()
 
@@ -163,8 +169,7 @@ class FrameBuffer:
             self._file.flush()
         except OSError as error:
             raise spool_error(self.path, error) from error
-        self._chunks = []
-        self.in_memory = 0
+        self._empty_memory()
 
     def sync(self) -> None:
         """Put what was spilled on stable storage."""
@@ -177,6 +182,11 @@ class FrameBuffer:
     def _count(self, size: int) -> None:
         self.on_disk += size
         self._spool.count(size)
+
+    def _empty_memory(self) -> None:
+        self._spool.in_memory -= self.in_memory
+        self.in_memory = 0
+        self._chunks = []
 
     def chunks(self) -> Iterator[list[bytes]]:
         """All frames in order, one chunk's at a time.
@@ -219,8 +229,7 @@ class FrameBuffer:
     def _forget(self) -> None:
         self._spool.count(-self.on_disk)
         self.on_disk = 0
-        self.in_memory = 0
-        self._chunks = []
+        self._empty_memory()
         self._writer = BytesWriter()
 
 

@@ -25,17 +25,13 @@ class Boundaries:
         """The transaction has had a record."""
         return bool(self._counts)
 
-    def count(self, collection: str, envelope: Envelope) -> bytes:
-        """Count the next event, and return its place: what its record says about the transaction."""
-        order = self._counts.get(collection, 0) + 1
-        self._counts[collection] = order
-        return self._place(envelope, order)
+    def place(self, collection: str, envelope: Envelope) -> bytes:
+        """What the next event's record says about the transaction: its place in it."""
+        return self._place(envelope, self._counts.get(collection, 0) + 1)
 
-    def take_back(self, collection: str) -> None:
-        """Count one event less: the last one can't become a record."""
-        self._counts[collection] -= 1
-        if not self._counts[collection]:
-            del self._counts[collection]
+    def count(self, collection: str) -> None:
+        """The next event has become a record."""
+        self._counts[collection] = self._counts.get(collection, 0) + 1
 
     def begin_record(self, envelope: Envelope) -> Record:
         return self._record(envelope, "BEGIN", None)

@@ -68,6 +68,7 @@ class Changes:
             segment.records.append(self.boundaries.end_record(self.envelope))
         segment.end_lsn = end_lsn
         self.segment = None
+        self.passed_over.end()
         self.envelope.end()
 
     def insert(self, plan: Plan, frame: bytes, body: int) -> None:
@@ -77,7 +78,7 @@ class Changes:
         value.truncate(0)
         self.envelope.open_after(value, plan)
         _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
-        if self._emit(plan, self._key(plan), frame, CREATE, None):
+        if self._add(plan, self._key(plan), frame, CREATE, self._row.unchanged):
             plan.creates += 1
 
     def update(self, plan: Plan, frame: bytes, body: int) -> None:
@@ -89,7 +90,7 @@ class Changes:
         if kind == NEW_TUPLE:
             self.envelope.open_after(value, plan)
             _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
-            if self._emit(plan, self._key(plan), frame, UPDATE, None):
+            if self._add(plan, self._key(plan), frame, UPDATE, self._row.unchanged):
                 plan.updates += 1
             return
         old: list[OldValue | None] = []
@@ -103,7 +104,7 @@ class Changes:
         after, new_key = self._image.getvalue(), self._key(plan)
         if new_key == old_key:
             self.envelope.both(value, plan, before, after)
-            if self._emit(plan, new_key, frame, UPDATE, None):
+            if self._add(plan, new_key, frame, UPDATE, self._row.unchanged):
                 plan.updates += 1
         else:
             self._move(plan, frame, body, old_key, new_key, before, after)
@@ -122,21 +123,19 @@ class Changes:
 
         Each has the other key in a header, as JSON.
         """
-        value, unchanged = self._value, self._row.unchanged
+        value, unchanged = self._value, self._row.unchanged  # the new row's
         old_header, new_header = old_key, new_key
         if self._json_keys is not None:
             old_header, new_header = self._json_keys.of_update(plan, frame, body + 5)
-        self._row.unchanged = []
         self.envelope.open_before(value, plan)
         value.write(before)
         self.envelope.close_before(value)
-        if self._emit(plan, old_key, frame, DELETE, [("__debezium.newkey", new_header)]):
+        if self._add(plan, old_key, frame, DELETE, [], [("__debezium.newkey", new_header)]):
             plan.deletes += 1
-        self._row.unchanged = unchanged
         value.truncate(0)
         self.envelope.open_after(value, plan)
         value.write(after)
-        if self._emit(plan, new_key, frame, CREATE, [("__debezium.oldkey", old_header)]):
+        if self._add(plan, new_key, frame, CREATE, unchanged, [("__debezium.oldkey", old_header)]):
             plan.creates += 1
 
     def delete(self, plan: Plan, frame: bytes, body: int) -> None:
@@ -148,15 +147,14 @@ class Changes:
         self.envelope.open_before(value, plan)
         _finish(frame, self._row.write(value, plan, frame, body + 5, key_only, None, None))
         self.envelope.close_before(value)
-        if self._emit(plan, self._key(plan), frame, DELETE, None):
+        if self._add(plan, self._key(plan), frame, DELETE, self._row.unchanged):
             plan.deletes += 1
 
     def truncate(self, message: pgoutput.Truncate, plan: Plan, frame: bytes) -> None:
         value = self._value
         value.truncate(0)
-        self._row.unchanged = []
         self.envelope.truncate(value, plan, message.cascade, message.restart_identity)
-        if self._add(plan, plan.topic, None, EVERY, frame, TRUNCATE, None):
+        if self._add(plan, None, frame, TRUNCATE, []):
             plan.truncates += 1
         assert self.segment is not None
         self.segment.has_truncate = True
@@ -164,11 +162,9 @@ class Changes:
     def message(self, message: pgoutput.Message, frame: bytes) -> None:
         value = self._value
         value.truncate(0)
-        self._row.unchanged = []
         self.envelope.message(value, message.prefix, message.content)
-        keyed = self._options.key
-        key, partition = (self.envelope.message_key(message.prefix), BY_KEY) if keyed else (None, 0)
-        if self._add(None, self._message_topic, key, partition, frame, MESSAGE, None):
+        key = self.envelope.message_key(message.prefix) if self._options.key else None
+        if self._add(None, key, frame, MESSAGE, []):
             self.messages += 1
 
     def set_aside(self, plan: Plan, frame: bytes, body: int, op: str, error: RecordError) -> None:
@@ -201,65 +197,48 @@ class Changes:
     def _key(self, plan: Plan) -> bytes | None:
         return self._row.key.getvalue() if plan.keyed else None
 
-    def _emit(self, plan: Plan, key: bytes | None, frame: bytes, op: str, extra: Headers | None) -> bool:
-        """Add a row's record, as `_add` does. Without a key all go to one partition, so that order holds."""
-        return self._add(plan, plan.topic, key, 0 if key is None else BY_KEY, frame, op, extra)
-
     def _add(
         self,
         plan: Plan | None,
-        topic: str,
         key: bytes | None,
-        partition: int,
         frame: bytes,
         op: str,
-        extra: Headers | None,
+        unchanged: list[bytes],
+        extra: Headers | None = None,
     ) -> bool:
         """Close the value and add the record, with a tombstone after a keyed delete.
 
-        False if it became a dead letter, or was delivered before: then it does not count as a record.
+        `plan` is None for a logical message. Without a key, all records go to one partition, so that order
+        holds. False if it became a dead letter, or was delivered before: then it does not count as a record.
         """
         segment, envelope = self.segment, self.envelope
         if segment is None:
             raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} outside any transaction")
-        place = envelope.no_place
         boundaries = self.boundaries if envelope.in_transaction else None
-        first = False
-        if boundaries is not None:
-            first = not boundaries.begun
-            place = boundaries.count("message" if plan is None else plan.table, envelope)
-        envelope.close(self._value, plan, frame_lsn(frame), op, self._row.unchanged, place)
+        table = "message" if plan is None else plan.table
+        place = envelope.no_place if boundaries is None else boundaries.place(table, envelope)
+        envelope.close(self._value, plan, frame_lsn(frame), op, unchanged, place)
         value = self._value.getvalue()
         headers = self._headers(op, extra) if self._options.headers else extra
+        topic = self._message_topic if plan is None else plan.topic
         limits = self._message_limits if plan is None else plan.limits
-        size = record_size(key, value, headers)
-        if size > limits.most_bytes or (limits.keyed and key is None):
-            self._refuse(plan, topic, key, value, size, frame, op)
+        refused = limits.refusal(topic, key is not None, record_size(key, value, headers))
+        if refused:
+            error = RecordError(f"{table}: {refused}", table).at(frame_lsn(frame))
+            self._dead_letter(key, value, error, self._headers(op, None))
             return False
+        partition = EVERY if op == TRUNCATE else 0 if key is None else BY_KEY
         added = envelope.seq >= envelope.skip_below
         if added:
-            if first and boundaries is not None:
+            if boundaries is not None and not boundaries.begun:
                 segment.records.append(boundaries.begin_record(envelope))
             segment.records.append((topic, key, value, headers, partition))
             if op == DELETE and key is not None and self._options.tombstones:
                 segment.records.append((topic, key, None, headers, partition))
+        if boundaries is not None:
+            boundaries.count(table)
         envelope.seq += 1
         return added
-
-    def _refuse(
-        self, plan: Plan | None, topic: str, key: bytes | None, value: bytes, size: int, frame: bytes, op: str
-    ) -> None:
-        """Make a dead letter of a record of `size` bytes that its topic would not take."""
-        table = "message" if plan is None else plan.table
-        if self.boundaries is not None and self.envelope.in_transaction:
-            self.boundaries.take_back(table)
-        why = f"topic {topic} is compacted, and the record has no key"
-        limits = self._message_limits if plan is None else plan.limits
-        if size > limits.most_bytes:
-            limit = "message.max.bytes in sink.kafka is" if limits.by_producer else f"topic {topic} takes"
-            why = f"the record has {size} bytes, and {limit} {limits.most_bytes}"
-        error = RecordError(f"{table}: {why}", table).at(frame_lsn(frame))
-        self._dead_letter(key, value, error, self._headers(op, None))
 
     def _headers(self, op: str, extra: Headers | None) -> Headers:
         envelope = self.envelope
@@ -267,7 +246,7 @@ class Changes:
             ("op", op.encode()),
             ("commit_lsn", b"%d" % envelope.commit_lsn),
             ("seq", b"%d" % envelope.seq),
-            ("txid", envelope.xid_header),
+            ("txid", envelope.xid if envelope.in_transaction else None),
         ]
         return headers if extra is None else headers + extra
 

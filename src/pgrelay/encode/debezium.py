@@ -1,7 +1,7 @@
 """Debezium's envelope, as JSON: before, after, source, op, the times, transaction.
 
-`source` is mostly constant, so parts of it are cached: its head for a table in a transaction, its middle for
-a transaction, its tail for a transaction, an operation and an instant. Per record it has only LSN and `seq`.
+`source` is mostly constant, so what is around the table's names, the LSN and `seq` is made once for a
+transaction, and the tail once for a transaction, an operation and an instant.
 """
 
 from librt.strings import BytesWriter
@@ -16,16 +16,21 @@ from pgrelay.encode.values.plain import write_number
 class DebeziumJson(JsonEnvelope):
     def __init__(self, options: RecordOptions) -> None:
         super().__init__(options)
+        self._before_table: bytes = b""
+        self._before_lsn: bytes = b""
         self._middle: bytes = b""
         self._after_lsn: bytes = b""
         self._tails: dict[str, bytes] = {}
         self._no_table: bytes = b',"schema":"","table":""'
         self._database: bytes = json_name(options.database)
         self._head: bytes = (
-            b'{"version":' + json_name(options.version) + b',"connector":"postgresql","name":'
+            b',"source":{"version":' + json_name(options.version) + b',"connector":"postgresql","name":'
         ) + json_name(options.prefix)
 
     def changed(self) -> None:
+        times = b',"ts_ms":%d,"ts_us":%d' % (self.commit_us // 1000, self.commit_us)
+        self._before_table = self._head + times + b',"snapshot":"false","db":' + self._database
+        self._before_lsn = b',"txId":' + self.xid + b',"lsn":'
         previous = b"null" if self.previous_commit is None else b'\\"%d\\"' % self.previous_commit
         self._middle = b',"xmin":null,"sequence":"[' + previous + b',\\"'
         self._after_lsn = b'\\"]","commit_lsn":%d,"seq":' % self.commit_lsn
@@ -55,7 +60,9 @@ class DebeziumJson(JsonEnvelope):
         if unchanged:
             writer.write(b',"unchanged":' + json_array(unchanged))
         digits = b"%d" % lsn
-        writer.write(self._head_of(plan))
+        writer.write(self._before_table)
+        writer.write(self._no_table if plan is None else plan.source_names)
+        writer.write(self._before_lsn)
         writer.write(digits)
         writer.write(self._middle)
         writer.write(digits)
@@ -65,35 +72,12 @@ class DebeziumJson(JsonEnvelope):
         writer.write(place)
         writer.write(b"}")
 
-    def _head_of(self, plan: Plan | None) -> bytes:
-        if plan is None:
-            return self._source_head(self._no_table)
-        if plan.source_of != self.serial:
-            plan.source_head = self._source_head(plan.source_names)
-            plan.source_of = self.serial
-        return plan.source_head
-
-    def _source_head(self, names: bytes) -> bytes:
-        commit_us = self.commit_us
-        return b"".join(
-            (
-                b',"source":',
-                self._head,
-                b',"ts_ms":%d,"ts_us":%d,"snapshot":"false","db":' % (commit_us // 1000, commit_us),
-                self._database,
-                names,
-                b',"txId":',
-                self.xid,
-                b',"lsn":',
-            )
-        )
-
     def _tail(self, op: str) -> bytes:
         tail = self._tails.get(op)
         if tail is None:
             now_us = self.now_us
             tail = b',"origin":%b},"op":"%b","ts_ms":%d,"ts_us":%d,"transaction":' % (
-                self.origin,
+                b"null" if self.origin is None else json_name(self.origin),
                 op.encode(),
                 now_us // 1000,
                 now_us,

@@ -47,15 +47,12 @@ class Encoder:
         self._session = Relations()
         # The session's, or those of a scoped transaction.
         self._relations = self._session
-        # Where the change stands that needs a plan, or was the last that needed one.
-        self._lsn = 0
         # A Relation that was the last of the events fed so far.
         self._last_relation: pgoutput.Relation | None = None
         self._events: list[Event] = []
         self._next = 0
         self._body = BODY
-        # The current transaction's changes are passed over: delivered before, or left out on request.
-        self._passing = False
+        # How many of the current transaction's changes were passed over.
         self._passed = 0
         # The plans of a Truncate whose other relations still wait for theirs.
         self._truncated: list[Plan | None] = []
@@ -134,7 +131,7 @@ class Encoder:
         return done
 
     def _encode_into(self, done: list[Segment | Reached], to_end: bool) -> None:
-        changes = self._changes
+        changes, passed_over = self._changes, self._changes.passed_over
         if changes.segment is not None:
             changes.segment = Segment(None)
             done.append(changes.segment)
@@ -143,7 +140,7 @@ class Encoder:
             event = events[self._next]
             self._next += 1
             if isinstance(event, bytes):
-                if not self._passing or event[HEADER_SIZE] == tags.RELATION:
+                if not passed_over.whole or event[HEADER_SIZE] == tags.RELATION:
                     self._frame(event)
                 elif event[HEADER_SIZE] != tags.TYPE and event[HEADER_SIZE] != tags.ORIGIN:
                     self._passed += 1
@@ -156,14 +153,12 @@ class Encoder:
                 changes.begin(segment)
                 self._body = STREAMED_BODY if event.streamed else BODY
                 self._relations = Relations() if event.scoped else self._session
-                self._passing = changes.passed_over.whole
                 self._passed = 0
             elif isinstance(event, TransactionEnd):
-                if changes.passed_over.left_out:
+                if passed_over.left_out:
                     self.left_out = self._passed, event.end_lsn
                     # An error after it would prevent the commit that covers it.
                     events = self._events = []
-                self._passing = False
                 changes.end(event.end_lsn)
                 self._body = BODY
                 self._relations = self._session
@@ -189,16 +184,18 @@ class Encoder:
         self._needs.met(ids, ahead)
 
     def _ahead(self) -> Iterator[RelationAhead]:
-        """The relations that will be read soon, from the event on that is being encoded."""
+        """The relations that will be read soon, from the change on that was put off."""
         lsn, xid = self._changes.envelope.commit_lsn, self._changes.envelope.xid_number
-        return relations_ahead(self._events, self._next - 1, self._body, lsn, xid, self._relations)
+        return relations_ahead(self._events, self._next, self._body, lsn, xid, self._relations)
 
     def _use(self, plan: Plan) -> None:
-        """Encode following rows by this plan, in the session or in a scoped transaction.
+        """Encode the change that was put off for this plan by it, and those that follow.
 
         Raises SetupError if a rename would show a hidden column.
         """
-        self._hidden.check(plan, self._lsn)
+        change = self._events[self._next]
+        assert isinstance(change, bytes)
+        self._hidden.check(plan, frame_lsn(change))
         self._relations.plans[plan.relation.oid] = plan
         if self._relations is self._session:
             self._plans.use(plan)
@@ -232,8 +229,7 @@ class Encoder:
         if tag == tags.INSERT or tag == tags.UPDATE or tag == tags.DELETE:
             oid = read_u32(frame, self._body)
             plan = self._relations.plans.get(oid)
-            if (plan is None or not plan.announced) and self._must_wait(oid):
-                self._next -= 1
+            if (plan is None or not plan.announced) and self._put_off(oid):
                 return
             if plan is None:
                 return
@@ -248,32 +244,29 @@ class Encoder:
         else:
             self._rare(frame)
 
-    def _must_wait(self, oid: int) -> bool:
-        """Whether a change of this relation can't be encoded yet; if so, start what it waits for."""
-        relations = self._relations
-        if oid not in relations.plans:
-            if oid not in relations.described:
-                raise ProtocolError(f"a change of relation {oid}, which no Relation message described")
-            self._read(relations.described[oid])
-            return True
-        plan = relations.plans[oid]
-        if plan is None or plan.announced:
-            return False
-        envelope = self._changes.envelope
-        self._needs.announce(plan, self._ahead(), envelope.commit_lsn, envelope.seq)
-        return True
+    def _put_off(self, oid: int) -> bool:
+        """Whether a change of this relation can't be encoded yet. Then it is the next event again.
 
-    def _read(self, body: bytes) -> None:
-        """Take the plan of a Relation message, given without its tag and xid, or ask for what it lacks."""
-        change = self._events[self._next - 1]
-        assert isinstance(change, bytes)
-        self._lsn = frame_lsn(change)
-        plan = self._plans.take(body)
-        if plan is not None:
-            self._use(plan)
+        What it lacks is needed then; or it lacked only a plan that there was, and has it the next time.
+        """
+        relations, envelope = self._relations, self._changes.envelope
+        if oid in relations.plans:
+            plan = relations.plans[oid]
+            if plan is None or plan.announced:
+                return False
+            self._next -= 1
+            self._needs.announce(plan, self._ahead(), envelope.commit_lsn, envelope.seq)
+            return True
+        if oid not in relations.described:
+            raise ProtocolError(f"a change of relation {oid}, which no Relation message described")
+        self._next -= 1
+        body = relations.described[oid]
+        made = self._plans.take(body)
+        if made is not None:
+            self._use(made)
         else:
-            relation = pgoutput.parse_relation(body)
-            self._needs.ask_facts(body, relation, self._changes.envelope.xid_number, self._ahead())
+            self._needs.ask_facts(body, pgoutput.parse_relation(body), envelope.xid_number, self._ahead())
+        return True
 
     def _take_relation(self, frame: bytes) -> None:
         body = frame[self._body :]
@@ -336,8 +329,7 @@ class Encoder:
         plans = self._truncated
         while len(plans) < len(message.relation_oids):
             oid = message.relation_oids[len(plans)]
-            if self._must_wait(oid):
-                self._next -= 1
+            if self._put_off(oid):
                 return
             # Kept aside: a relation that the server describes by the same stale name takes its place.
             plans.append(self._relations.plans[oid])

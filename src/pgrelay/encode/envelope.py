@@ -26,33 +26,25 @@ class Envelope:
         self.commit_lsn: int = 0
         self.commit_us: int = 0
         self.now_us: int = 0
-        # Transactions are numbered, so that a plan knows if what it has cached is of this one.
-        self.serial: int = 0
         self.in_transaction = False
         self.previous_commit: int | None = None
-        # As JSON; other formats write what is made of the attributes below.
-        self.xid: bytes = b"null"
-        self.origin: bytes = b"null"
         self.xid_number: int | None = None
-        self.xid_header: bytes | None = None
-        self.origin_name: str | None = None
+        self.xid: bytes = b"null"  # the same as JSON
+        self.origin: str | None = None
         # What is written as the place of a record that has none in its transaction.
         self.no_place: bytes = b"null"
         # The opening of logical messages; a table's is in its plan.
         self.opening = Opening()
 
     def begin(self, begin: TransactionBegin, skip_below: int) -> None:
-        self.serial += 1
         self.seq = 0
         self.skip_below = skip_below
         self.commit_lsn = begin.commit_lsn
         self.commit_us = begin.commit_us
         self.in_transaction = begin.xid is not None
-        self.xid = b"null" if begin.xid is None else b"%d" % begin.xid
-        self.origin = b"null"
         self.xid_number = begin.xid
-        self.xid_header = None if begin.xid is None else self.xid
-        self.origin_name = None
+        self.xid = b"null" if begin.xid is None else b"%d" % begin.xid
+        self.origin = None
         self.changed()
 
     def end(self) -> None:
@@ -60,8 +52,7 @@ class Envelope:
             self.previous_commit = self.commit_lsn
 
     def set_origin(self, name: str) -> None:
-        self.origin = json_name(name)
-        self.origin_name = name
+        self.origin = name
         self.changed()
 
     def set_clock(self, now_us: int) -> None:

@@ -68,7 +68,7 @@ def refused_values(plan: Plan, options: RecordOptions) -> SetupError | None:
     """
     if options.binary_values:
         for column in plan.columns:
-            if column.type.sends and not column.binary_known and not column.hidden:
+            if column.type.sends and column.binary is None and not column.hidden:
                 return unread(column)
     return None
 

@@ -11,7 +11,7 @@ also name, in `ahead`, what will be needed soon; that may be answered along with
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pgrelay.encode.announced import Announced
 from pgrelay.encode.avro.body import header
@@ -30,27 +30,35 @@ from pgrelay.wire import pgoutput
 
 @dataclass(frozen=True, slots=True)
 class FactsNeeded:
-    """A relation, and the transaction that brought it; `ahead` are more such pairs."""
+    """A relation, and the transaction that brought it; `body` is its message, without tag and xid."""
 
     relation: pgoutput.Relation
     xid: int | None
-    ahead: tuple[tuple[pgoutput.Relation, int | None], ...] = ()
+    body: bytes = b""
+    ahead: "tuple[FactsNeeded, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """`topic` is the table's; `record` is for the schema topic, `schemas` for a registry."""
+    """`topic` is that of the plan; `record` is for the schema topic, `schemas` for a registry."""
 
-    topic: str
+    plan: Plan
     record: Record
     schemas: Schemas | None = None
     ahead: "tuple[Announcement, ...]" = ()
 
+    @property
+    def topic(self) -> str:
+        return self.plan.topic
+
 
 @dataclass(frozen=True, slots=True)
 class TopicNeeded:
+    """`opening` gets the ids of the schemas."""
+
     topic: str
     schemas: Schemas | None = None
+    opening: Opening = field(default_factory=Opening, compare=False)
 
 
 Need = FactsNeeded | Announcement | TopicNeeded
@@ -64,44 +72,33 @@ class Needs:
         self._options = options
         self._topics = topics
         self._plans = plans
-        # Gets the schema ids that were asked for last.
-        self._opening = Opening()
         self._topics_met: set[str] = set()
         self._announced = Announced()
-        self._needed_by: bytes = b""
-        # What the current need names ahead.
-        self._bodies_ahead: list[bytes] = []
-        self._plans_ahead: list[Plan] = []
 
     def ask_facts(
         self, body: bytes, relation: pgoutput.Relation, xid: int | None, coming: Iterable[RelationAhead]
     ) -> None:
         """Need the facts of a relation, whose message is `body`, and of those of `coming` that lack them."""
-        self._needed_by = body
-        self._bodies_ahead = []
-        self.need = FactsNeeded(relation, xid, tuple(self._unknown(body, coming)))
+        self.need = FactsNeeded(relation, xid, body, tuple(self._unknown(body, coming)))
 
-    def _unknown(
-        self, body: bytes, coming: Iterable[RelationAhead]
-    ) -> Iterator[tuple[pgoutput.Relation, int | None]]:
+    def _unknown(self, body: bytes, coming: Iterable[RelationAhead]) -> Iterator[FactsNeeded]:
         for ahead in coming:
             if ahead.body == body or self._plans.made(ahead.body) is not None:
                 continue
             message = pgoutput.parse_relation(ahead.body)
             if self._options.selection.takes(str(message)):
-                self._bodies_ahead.append(ahead.body)
-                yield message, ahead.xid
+                yield FactsNeeded(message, ahead.xid, ahead.body)
 
     def learn(self, facts: RelationFacts, ahead: Sequence[RelationFacts]) -> Plan:
         """Answer FactsNeeded, as `Encoder.learn` does; returns the relation's plan."""
         need = self.need
         assert isinstance(need, FactsNeeded), "no facts are needed"
         self.need = None
-        plan = self._plans.make(self._needed_by, need.relation, facts)
-        for body, (relation, _), known in zip(self._bodies_ahead, need.ahead, ahead, strict=False):
+        plan = self._plans.make(need.body, need.relation, facts)
+        for other, known in zip(need.ahead, ahead, strict=False):
             # What is wrong with it is raised in its turn: rows of others come before.
             with suppress(SetupError):
-                self._plans.make_ahead(body, relation, known)
+                self._plans.make_ahead(other.body, other.relation, known)
         return plan
 
     def announce(self, plan: Plan, coming: Iterable[RelationAhead], lsn: int, seq: int) -> None:
@@ -113,8 +110,6 @@ class Needs:
         if refused is not None:
             raise refused
         self._announced.add(plan)
-        self._opening = plan.opening
-        self._plans_ahead = []
         ahead = []
         for other in coming:
             new = self._plans.made(other.body)
@@ -122,21 +117,19 @@ class Needs:
                 continue
             # A plan that is refused is refused in its turn: rows of other tables come before.
             if refused_values(new, self._options) is None:
-                self._plans_ahead.append(new)
                 # The relation is new, so its schema may hold from the transaction's first record on.
                 ahead.append(self._announcement(new, other.commit_lsn, 0))
         self.need = replace(self._announcement(plan, lsn, seq), ahead=tuple(ahead))
 
     def _announcement(self, plan: Plan, lsn: int, seq: int) -> Announcement:
         record = schema_record(self._topics.schema, self._options.systemid, plan, lsn, seq)
-        return Announcement(plan.topic, record, schemas_of(plan, self._options))
+        return Announcement(plan, record, schemas_of(plan, self._options))
 
     def lacks(self, topic: str, opening: Opening) -> bool:
         """Whether a topic that belongs to no table must be asked for first; then that is the need."""
         if topic in self._topics_met:
             return False
-        self._opening = opening
-        self.need = TopicNeeded(topic, schemas_of_topic(topic, self._topics, self._options))
+        self.need = TopicNeeded(topic, schemas_of_topic(topic, self._topics, self._options), opening)
         return True
 
     def met(self, ids: SchemaIds | None, ahead: Sequence[SchemaIds | None]) -> None:
@@ -144,11 +137,12 @@ class Needs:
         need = self.need
         if isinstance(need, TopicNeeded):
             self._topics_met.add(need.topic)
+            _open(need.opening, ids)
         elif isinstance(need, Announcement):
-            for plan, known in zip(self._plans_ahead, ahead, strict=False):
-                self._announced.add(plan)
-                _open(plan.opening, known)
-        _open(self._opening, ids)
+            _open(need.plan.opening, ids)
+            for other, known in zip(need.ahead, ahead, strict=False):
+                self._announced.add(other.plan)
+                _open(other.plan.opening, known)
         self.need = None
 
 

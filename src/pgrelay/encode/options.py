@@ -15,9 +15,18 @@ class Limits:
     `by_producer`: the limit of bytes is the producer's.
     """
 
-    most_bytes: int = 1 << 62
+    most_bytes: int = 1 << 60
     keyed: bool = False
     by_producer: bool = False
+
+    def refusal(self, topic: str, keyed: bool, size: int) -> str:
+        """Why the topic takes no record of `size` bytes, `keyed` or not; empty if it does."""
+        if size > self.most_bytes:
+            limit = "message.max.bytes in sink.kafka is" if self.by_producer else f"topic {topic} takes"
+            return f"the record has {size} bytes, and {limit} {self.most_bytes}"
+        if self.keyed and not keyed:
+            return f"topic {topic} is compacted, and the record has no key"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

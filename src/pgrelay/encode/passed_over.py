@@ -4,19 +4,15 @@ After a crash Postgres sends again what was not confirmed, and `pgrelay skip` go
 can't be relayed. Records that are passed over take their `seq` all the same.
 """
 
-from typing import Final
-
 from pgrelay.assembly.events import TransactionBegin
-
-_ALL: Final = 1 << 62
 
 
 class PassedOver:
-    """`left_out`: the current transaction is the one that `leave_out` asked for."""
+    """`whole`: the current transaction is passed over. `left_out`: it is because `leave_out` asked for it."""
 
     def __init__(self) -> None:
+        self.whole = False
         self.left_out = False
-        self._below: int = 0
         self._delivered_lsn: int = 0
         self._cut_lsn: int = -1
         self._cut_seq: int = 0
@@ -38,19 +34,14 @@ class PassedOver:
         self._leave_out = lsn
         self._leave_out_message = message
 
-    @property
-    def whole(self) -> bool:
-        """All of the current transaction is passed over."""
-        return self._below == _ALL
-
     def begin(self, begin: TransactionBegin) -> int:
-        """A transaction begins; returns the `seq` below which its records are passed over."""
+        """A transaction begins; returns the `seq` below which its records are passed over, if not `whole`."""
         lsn, message = begin.commit_lsn, begin.xid is None
         # A message outside any transaction ends at its LSN, a transaction after it.
         delivered = lsn < self._delivered_lsn or (message and lsn == self._delivered_lsn)
         self.left_out = lsn == self._leave_out and message == self._leave_out_message and not delivered
-        if delivered or self.left_out:
-            self._below = _ALL
-        else:
-            self._below = self._cut_seq if lsn == self._cut_lsn and not message else 0
-        return self._below
+        self.whole = delivered or self.left_out
+        return self._cut_seq if lsn == self._cut_lsn and not message else 0
+
+    def end(self) -> None:
+        self.whole = False

@@ -1,8 +1,8 @@
-"""The encode plan of one relation: what can be computed before its first row, and what its rows share.
+"""The encode plan of one relation: what can be computed before its first row.
 
-A plan is built once per Relation message, so that a row costs only its bytes. It also keeps what the rows of
-one transaction share, and counts the records. The classes are plain, not dataclasses, because the per-row
-loop reads their attributes, and mypyc reads those of a plain class fastest.
+A plan is built once per Relation message, so that a row costs only its bytes. It also counts the records. The
+classes are plain, not dataclasses, because the per-row loop reads their attributes, and mypyc reads those of
+a plain class fastest.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partition
 from pgrelay.encode.records import CREATE, DELETE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
 from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hashed, masked
-from pgrelay.encode.types import CONVERT, RAW, ColumnType, Converter, Encoding, builtin_type
+from pgrelay.encode.types import CONVERT, ColumnType, Converter, Encoding, builtin_type
 from pgrelay.encode.values.text import text_encoding
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 
@@ -74,9 +74,8 @@ class ColumnPlan:
             self.member_hidden = self.member + masked(options.selection.mask_with) + b","
         self.kind: int = text.kind
         self.convert: Converter | None = text.convert
-        self.binary_known: bool = binary is not None
-        self.binary_kind: int = binary.kind if binary is not None else RAW
-        self.binary_convert: Converter | None = binary.convert if binary is not None else None
+        # None if we don't know the type's binary form.
+        self.binary: Encoding | None = binary
 
 
 class Plan:
@@ -111,9 +110,6 @@ class Plan:
         self.asks_again: bool = self.full or arrays
         # Whether this plan's schema was announced, and no other of the same relation since.
         self.announced = False
-        # The constant head of `source` for this table in the transaction numbered `source_of`.
-        self.source_of: int = -1
-        self.source_head: bytes = b""
         names = json_name(relation.namespace) + b',"table":' + json_name(relation.name)
         self.source_names: bytes = b',"schema":' + names
         self.opening = Opening()

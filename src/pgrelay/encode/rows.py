@@ -12,7 +12,7 @@ from librt.strings import BytesWriter, read_i16_be, read_i32_be
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.plan import ColumnPlan, Plan
-from pgrelay.encode.types import FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Converter
+from pgrelay.encode.types import FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Converter, Encoding
 from pgrelay.encode.values.escapes import write_escaped
 from pgrelay.encode.values.numbers import write_json_number
 from pgrelay.encode.values.plain import copy
@@ -33,11 +33,11 @@ _BINARY: Final[u8] = tuples.BINARY
 OldValue = tuple[int, bytes]
 
 
-def of_binary(column: ColumnPlan) -> tuple[int, Converter | None]:
-    """The kind of encoding and the converter for a value that came in binary. Raises SetupError."""
-    if not column.binary_known:
+def of_binary(column: ColumnPlan) -> Encoding:
+    """The encoding of a value that came in binary. Raises SetupError."""
+    if column.binary is None:
         raise unread(column)
-    return column.binary_kind, column.binary_convert
+    return column.binary
 
 
 def unread(column: ColumnPlan) -> SetupError:
@@ -218,7 +218,8 @@ class RowWriter:
         SetupError."""
         encoding, convert = column.kind, column.convert
         if kind == _BINARY:
-            encoding, convert = of_binary(column)
+            binary = of_binary(column)
+            encoding, convert = binary.kind, binary.convert
         if encoding == TEXT or encoding == QUOTED:
             writer.write(column.member_quoted)
             if encoding == TEXT:

@@ -207,8 +207,6 @@ class Session:
 
     def _advance(self) -> None:
         passed = self.ledger.advance()
-        if not passed:
-            return
         self._metrics.transactions += len(passed)
         for transaction in passed:
             if transaction.commit_us is not None:
@@ -265,7 +263,7 @@ class Session:
     def _encode(self) -> None:
         """Encode what was fed, enter it into the ledger and the outbox, and hand it to the producer."""
         to_end = self.careful or self.guarantee.wants_boundary
-        encoded = list(self.encoder.encode(time.time_ns() // 1000, to_end))
+        encoded = self.encoder.encode(time.time_ns() // 1000, to_end)
         truncates = [out for out in encoded if isinstance(out, Segment) and out.has_truncate]
         if truncates:
             self._send_on_errand(self._enter_truncates(truncates, encoded))

@@ -37,8 +37,9 @@ class Supply:
     async def meet(self, need: Need) -> None:
         """Get what the encoder needs, and what the need names ahead if possible, and pass it on."""
         match need:
-            case FactsNeeded(relation, xid, ahead):
-                facts = await self._facts.of(relation, xid)
+            case FactsNeeded():
+                facts = await self._facts.of(need.relation, need.xid)
+                ahead = [(other.relation, other.xid) for other in need.ahead]
                 self._encoder.learn(facts, await self._facts.ahead(ahead))
             case Announcement():
                 self._encoder.met(*await self._announce_with_ahead(need))

@@ -1,7 +1,7 @@
 """Debezium's envelope in Avro: before, after, unchanged, truncate, source, op, the times, transaction.
 
-As in JSON, parts of `source` are cached: its head for a table in a transaction, its middle for a transaction,
-its tail for a transaction, an operation and an instant.
+As in JSON, what is around the table's names, the LSN and `seq` is made once for a transaction, and the tail
+once for a transaction, an operation and an instant.
 """
 
 from typing import Final
@@ -31,6 +31,8 @@ _SEQUENCE_END: Final = b'"]'
 class DebeziumAvro(AvroEnvelope):
     def __init__(self, options: RecordOptions) -> None:
         super().__init__(options)
+        self._before_table: bytes = b""
+        self._before_lsn: bytes = b""
         self._sequence: bytes = b""
         self._commit_lsn: bytes = b""
         self._tails: dict[str, bytes] = {}
@@ -39,6 +41,9 @@ class DebeziumAvro(AvroEnvelope):
         self._head: bytes = string(options.version) + string("postgresql") + string(options.prefix)
 
     def changed(self) -> None:
+        times = long(self.commit_us // 1000) + long(self.commit_us)
+        self._before_table = self._head + times + string("false") + self._database
+        self._before_lsn = optional_long(self.xid_number)
         previous = b"null" if self.previous_commit is None else b'"%d"' % self.previous_commit
         self._sequence = b"[" + previous + b',"'
         self._commit_lsn = long(self.commit_lsn)
@@ -75,7 +80,9 @@ class DebeziumAvro(AvroEnvelope):
                 writer.write(PRESENT + array(unchanged) + NULL)
             else:
                 writer.write(b"\x00\x00")
-        writer.write(self._head_of(plan))
+        writer.write(self._before_table)
+        writer.write(self._no_table if plan is None else plan.source_names)
+        writer.write(self._before_lsn)
         write_long(writer, lsn)
         writer.write(NULL)
         digits = b"%d" % lsn
@@ -88,25 +95,10 @@ class DebeziumAvro(AvroEnvelope):
         writer.write(self._tail(op))
         writer.write(place)
 
-    def _head_of(self, plan: Plan | None) -> bytes:
-        if plan is None:
-            return self._source_head(self._no_table)
-        if plan.source_of != self.serial:
-            plan.source_head = self._source_head(plan.source_names)
-            plan.source_of = self.serial
-        return plan.source_head
-
-    def _source_head(self, names: bytes) -> bytes:
-        commit_us = self.commit_us
-        times = long(commit_us // 1000) + long(commit_us)
-        where = string("false") + self._database + names
-        return self._head + times + where + optional_long(self.xid_number)
-
     def _tail(self, op: str) -> bytes:
         tail = self._tails.get(op)
         if tail is None:
-            name = self.origin_name
-            origin = optional_string(None if name is None else shown(name))
+            origin = optional_string(None if self.origin is None else shown(self.origin))
             tail = origin + string(op) + long(self.now_us // 1000) + long(self.now_us)
             self._tails[op] = tail
         return tail

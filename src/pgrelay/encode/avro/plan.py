@@ -1,5 +1,7 @@
 """The encode plan of one relation in Avro: columns with their Avro types, and constant parts of bodies."""
 
+from dataclasses import replace
+
 from pgrelay.encode.avro.body import NULL, PRESENT, sized, string
 from pgrelay.encode.avro.names import legal, shown
 from pgrelay.encode.avro.types import STRING, Schema, avro_type, from_binary
@@ -32,12 +34,12 @@ class AvroColumn(ColumnPlan):
         self.field: str = legal(column.name)
         self.nullable: bool = not key or options.envelope == "flat"
         self.schema: Schema = STRING.schema
-        treatment = options.selection.treatment(table, column.name, key)
-        if treatment == HASH:
+        if self.treatment == HASH:
             # The digest is of the value's JSON, so that it is the same in every format.
             self.convert = _unquoted(self.convert)
-            self.binary_convert = _unquoted(self.binary_convert)
-        elif treatment != MASK:
+            if self.binary is not None:
+                self.binary = replace(self.binary, convert=_unquoted(self.binary.convert))
+        elif self.treatment != MASK:
             self._write_as_avro(of, options, dimensions)
         self.shown_name = string(self.field)
         self.member = PRESENT if self.nullable else b""
@@ -45,17 +47,14 @@ class AvroColumn(ColumnPlan):
         self.member_unchanged = b""
         if self.schema in ("string", "bytes"):
             self.member_unchanged = PRESENT + string(PLACEHOLDER)
-        if treatment == MASK:
+        if self.treatment == MASK:
             self.member_hidden = PRESENT + string(options.selection.mask_with)
 
     def _write_as_avro(self, of: ColumnType, options: RecordOptions, dimensions: int) -> None:
         text = avro_type(of, options.encodings, dimensions)
-        binary = from_binary(of, options.encodings, dimensions)
         self.schema, self.encoding = text.schema, text.name
         self.kind, self.convert = text.kind, text.convert
-        self.binary_known = binary is not None
-        if binary is not None:
-            self.binary_kind, self.binary_convert = binary.kind, binary.convert
+        self.binary = from_binary(of, options.encodings, dimensions)
 
 
 def _unquoted(convert: Converter | None) -> Converter | None:

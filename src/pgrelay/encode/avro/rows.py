@@ -58,7 +58,8 @@ class AvroRowWriter(RowWriter):
         """Append a non-null value, without its union branch. Raises RecordError or SetupError."""
         encoding, convert = column.kind, column.convert
         if kind == _BINARY:
-            encoding, convert = of_binary(column)
+            binary = of_binary(column)
+            encoding, convert = binary.kind, binary.convert
         if encoding == SIZED:
             write_length(writer, end - start)
             copy(writer, data, start, end)

@@ -25,7 +25,7 @@ or larger than the precision; such a numeric gets a precision and scale that hol
 that its type can't hold (see `values`), or an array of more or fewer dimensions, is a RecordError.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pgrelay.encode import oids
@@ -33,7 +33,7 @@ from pgrelay.encode.avro import values
 from pgrelay.encode.avro.body import sized
 from pgrelay.encode.binary.sets import array_decoder, hstore_decoder
 from pgrelay.encode.binary.values import same_text, text_decoder
-from pgrelay.encode.types import CONVERT, TRUTH, ColumnType, Converter, Encodings
+from pgrelay.encode.types import CONVERT, TRUTH, ColumnType, Converter, Encoding, Encodings
 from pgrelay.encode.values.arrays import array_converter
 from pgrelay.encode.values.hstore import hstore_converter
 from pgrelay.encode.values.numbers import declared_precision, declared_scale, money_amount
@@ -51,21 +51,10 @@ Schema = Any
 
 
 @dataclass(frozen=True, slots=True)
-class AvroType:
-    """`schema` is the type in a schema, `name` what the schema topic calls it."""
+class AvroType(Encoding):
+    """How values become Avro; `schema` is their type in a schema."""
 
-    schema: Schema
-    name: str
-    kind: int
-    convert: Converter | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FromBinary:
-    """How a type's values are written if they come in binary."""
-
-    kind: int
-    convert: Converter | None = None
+    schema: Schema = "string"
 
 
 def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> AvroType:
@@ -77,12 +66,10 @@ def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> Av
         return _numeric(column.typmod, choices)
     if column.oid == oids.TIMETZ and choices.time == "debezium":
         return _logical("long", "time-micros", values.utc_time)
-    text = AvroType("string", "string", CONVERT, _checked) if choices.checked else STRING
+    text = AvroType(CONVERT, "string", _checked) if choices.checked else STRING
     if column.is_hstore:
-        schema = {"type": "map", "values": ["null", "string"]}
         string = whole_converter(text)
-        convert = hstore_converter(string, values.present(string), values.MAP)
-        return AvroType(schema, "map<string>", CONVERT, convert)
+        return _map(hstore_converter(string, values.present(string), values.MAP))
     if column.is_array:
         of = column.element_type()
         element = avro_type(of, choices, of.dimensions)
@@ -92,38 +79,34 @@ def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> Av
     return text
 
 
-def from_binary(column: ColumnType, choices: Encodings, dimensions: int = 1) -> FromBinary | None:
-    """How a value that comes in binary is written; None if we don't know that form."""
+def from_binary(column: ColumnType, choices: Encodings, dimensions: int = 1) -> AvroType | None:
+    """The same for a column whose values come in binary; None if we don't know that form."""
     if column.oid == oids.BYTEA:
-        return FromBinary(SIZED)
+        return AvroType(SIZED, "bytes", schema="bytes")
     if column.is_hstore:
         if choices.recoded:
             return None
         string = _checked if choices.checked else sized
-        return FromBinary(CONVERT, hstore_decoder(string, values.present(string), values.MAP))
+        return _map(hstore_decoder(string, values.present(string), values.MAP))
     if column.is_array:
         of = column.element_type()
         element = from_binary(of, choices, of.dimensions)
         if element is None:
             return None
-        item = values.present(_whole(element.kind, element.convert))
-        return FromBinary(CONVERT, array_decoder(item, values.ARRAY, dimensions))
+        item = values.present(whole_converter(element))
+        return _array_of(element, dimensions, array_decoder(item, values.ARRAY, dimensions))
     decode = text_decoder(column)
     if decode is None:
         return None
     of_text = avro_type(column, choices)
     if decode is same_text:
-        return FromBinary(of_text.kind, of_text.convert)
-    return FromBinary(CONVERT, _through_text(decode, whole_converter(of_text)))
+        return of_text
+    return replace(of_text, kind=CONVERT, convert=_through_text(decode, whole_converter(of_text)))
 
 
 def whole_converter(of: AvroType) -> Converter:
     """A converter to the whole body, whatever the kind."""
-    return _whole(of.kind, of.convert)
-
-
-def _whole(kind: int, convert: Converter | None) -> Converter:
-    return convert or _WHOLE[kind]
+    return of.convert or _WHOLE[of.kind]
 
 
 def _through_text(decode: Converter, convert: Converter) -> Converter:
@@ -135,13 +118,17 @@ def _checked(value: bytes) -> bytes:
     return sized(utf8(value))
 
 
+def _map(convert: Converter) -> AvroType:
+    return AvroType(CONVERT, "map<string>", convert, {"type": "map", "values": ["null", "string"]})
+
+
 def _array_of(element: AvroType, dimensions: int, convert: Converter) -> AvroType:
     schema: Schema = {"type": "array", "items": ["null", element.schema]}
     name = f"array<{element.name}>"
     for _ in range(dimensions - 1):
         schema = {"type": "array", "items": schema}
         name = f"array<{name}>"
-    return AvroType(schema, name, CONVERT, convert)
+    return AvroType(CONVERT, name, convert, schema)
 
 
 def _numeric(typmod: int, choices: Encodings) -> AvroType:
@@ -154,17 +141,17 @@ def _numeric(typmod: int, choices: Encodings) -> AvroType:
     precision = precision - scale if scale < 0 else max(precision, scale)
     scale = max(scale, 0)
     schema = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
-    return AvroType(schema, f"decimal({precision},{scale})", UNSCALED + scale, values.decimal(scale))
+    return AvroType(UNSCALED + scale, f"decimal({precision},{scale})", values.decimal(scale), schema)
 
 
 def _logical(primitive: str, name: str, convert: Converter | None, kind: int = CONVERT) -> AvroType:
-    return AvroType({"type": primitive, "logicalType": name}, name, kind, convert)
+    return AvroType(kind, name, convert, {"type": primitive, "logicalType": name})
 
 
-STRING: Final = AvroType("string", "string", SIZED)
-DOUBLE: Final = AvroType("double", "double", CONVERT, values.double)
-_INT: Final = AvroType("int", "int", WHOLE)
-_LONG: Final = AvroType("long", "long", WHOLE)
+STRING: Final = AvroType(SIZED, "string")
+DOUBLE: Final = AvroType(CONVERT, "double", values.double, "double")
+_INT: Final = AvroType(WHOLE, "int", schema="int")
+_LONG: Final = AvroType(WHOLE, "long", schema="long")
 
 
 def _amount(value: bytes) -> bytes:
@@ -189,19 +176,19 @@ _WHOLE: Final[dict[int, Converter]] = {
 }
 
 _FIXED: Final[dict[int, AvroType]] = {
-    oids.BOOL: AvroType("boolean", "boolean", TRUTH),
+    oids.BOOL: AvroType(TRUTH, "boolean", schema="boolean"),
     oids.INT2: _INT,
     oids.INT4: _INT,
     oids.INT8: _LONG,
     oids.OID: _LONG,
-    oids.FLOAT4: AvroType("float", "float", CONVERT, values.single),
+    oids.FLOAT4: AvroType(CONVERT, "float", values.single, "float"),
     oids.FLOAT8: DOUBLE,
-    oids.MONEY: AvroType("string", "string", CONVERT, _amount),
-    oids.CHAR: AvroType("string", "string", CONVERT, _single_byte),
-    oids.BYTEA: AvroType("bytes", "bytes", CONVERT, _bytea),
+    oids.MONEY: AvroType(CONVERT, "string", _amount),
+    oids.CHAR: AvroType(CONVERT, "string", _single_byte),
+    oids.BYTEA: AvroType(CONVERT, "bytes", _bytea, "bytes"),
     oids.DATE: _logical("int", "date", None, DAYS),
     oids.TIMESTAMP: _logical("long", "local-timestamp-micros", None, MICROS),
     oids.TIMESTAMPTZ: _logical("long", "timestamp-micros", None, MICROS),
     oids.TIME: _logical("long", "time-micros", values.time),
-    oids.UUID: AvroType({"type": "string", "logicalType": "uuid"}, "uuid", SIZED),
+    oids.UUID: _logical("string", "uuid", None, SIZED),
 }
