@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import IntegerType, StructType
 from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
@@ -362,18 +361,6 @@ def test_every_prefix_gives_legal_table_names(spark: SparkSession, using: Using)
     own.begin(["shop-prod.eu.public.a"], 0)
     assert lake_table(spark, "lake.shop_prod_eu__position_01234567", using).exists()
     assert own.held(0).isEmpty()
-
-
-def test_a_mirror_recorded_without_its_catalog_is_found(spark: SparkSession, prefix: str) -> None:
-    """Targets of an earlier release have it like this."""
-    target = lake_table(spark, f"lake.{prefix}", "delta")
-    target.create(StructType().add("id", IntegerType()))
-    own = WholeTables.of(spark, prefix, "01234567-89ab", {f"{prefix}.public.a": f"lake.{prefix}"}, "delta")
-    own.begin([f"{prefix}.public.a"], 0)
-    target.set_properties({"pgrelay.mirror": f"`lake`.`{prefix}__position_01234567`"})
-    own.claim(target, anew=False)
-    own.remember(200, {"a": target})
-    assert str(pg.mirror_position(spark, f"lake.{prefix}")) == "0/C8"
 
 
 def test_a_standstill_is_reported_once() -> None:
