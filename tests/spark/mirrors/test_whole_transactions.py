@@ -304,6 +304,19 @@ def test_a_target_of_another_topic_is_left_to_its_mirror(
     assert spark.table(target).count() == 1
 
 
+def test_the_target_of_a_history_is_left_to_it(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    handmade.table("a", ID)
+    handmade.write("a", in_transaction("c", 100, after={"id": 1}))
+    handmade.end(100, a=1)
+    handmade.mirror({"a": target}, how=pg.history, checkpoint="history")
+    with pytest.raises(StreamingQueryException, match="is the target of a history, not of a mirror"):
+        handmade.mirror({"a": target}, whole_transactions=True)
+    with pytest.raises(SetupError, match="is not a target of a mirror"):
+        pg.mirror_position(spark, target, using="iceberg")
+
+
 def warnings(told: Sequence[Any]) -> list[Any]:
     return [each for each in told if each["log_level"] == "warning"]
 

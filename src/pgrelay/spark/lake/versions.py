@@ -44,8 +44,6 @@ class HistoryTarget(Target):
     """A target with every version of each row. Its table must have a key."""
 
     is_history = True
-    keeps_dropped = True
-    keeps_truncated = True
 
     def table_type(self, schema: TableSchema) -> StructType:
         columns = super().table_type(schema).add(VALID_FROM, TimestampType()).add(VALID_TO, TimestampType())
@@ -61,6 +59,9 @@ class HistoryTarget(Target):
                 f"{schema.topic}: history needs a key, to know which row a version belongs to: give the "
                 "table a primary key, or use mirror instead of history"
             )
+        for name in schema.row_type.names:
+            if name.lower() in (VALID_FROM, *_ENDS):
+                raise SetupError(f"{schema.topic}: pgrelay adds a column named {name!r} itself: rename it")
         super()._prepare(schema, writes=writes)
 
     def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
