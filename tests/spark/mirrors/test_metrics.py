@@ -12,10 +12,9 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
 from pgrelay.spark.mirrors.batches import Batches
-from pgrelay.spark.mirrors.held_commits import holds
 from pgrelay.spark.mirrors.listener import MirrorListener
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
-from pgrelay.spark.mirrors.under_way import under_way, under_way_since
+from pgrelay.spark.mirrors.query_state import held_since, under_way, under_way_since
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.handmade_records import change
@@ -115,7 +114,7 @@ def test_held_seconds_is_that_of_the_oldest_query_until_it_ends(spark: SparkSess
     def held() -> float | None:
         return registry.get_sample_value("pgrelay_mirror_held_seconds")
 
-    holds(spark, "holding", time.time() - 30)
+    held_since["holding"] = time.time() - 30
     listener.onQueryProgress(holding)
     assert held() == pytest.approx(30, abs=20)
     listener.onQueryProgress(other)

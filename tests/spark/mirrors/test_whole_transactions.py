@@ -16,7 +16,7 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches
-from pgrelay.spark.mirrors.held_commits import held_since
+from pgrelay.spark.mirrors.query_state import held_since
 from pgrelay.spark.mirrors.whole_tables import WholeTables
 from pgrelay.spark.mirrors.whole_transactions import Standstill
 from pgrelay.spark.schemas.columns import Column
@@ -330,7 +330,7 @@ def test_unreadable_records_are_waited_for_until_their_topic_is_past_them(
         with capture_logs() as told:
             query = handmade.mirror({"a": target}, whole_transactions=True, corrupt_to=f"{target}_bad")
         lost = [(each["commit_lsn"], each["records"], each["of"]) for each in warnings(told)]
-        return spark.table(target).count(), held_since(spark, str(query.id)), lost
+        return spark.table(target).count(), held_since[str(query.id)], lost
 
     handmade.write("a", in_transaction("c", 100, after={"id": 1}))
     handmade.end(100, a=1)
@@ -364,7 +364,7 @@ def test_a_relay_without_a_transaction_topic_is_reported(
     [warning] = warnings(told)
     assert "the transaction topic has none" in warning["event"]
     assert (warning["table"], warning["commit_lsn"]) == (handmade.topic("a"), "0/C8")
-    assert held_since(spark, str(query.id)) is not None
+    assert held_since[str(query.id)] is not None
     assert spark.table(target).count() == 2
 
 

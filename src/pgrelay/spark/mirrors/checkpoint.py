@@ -34,16 +34,6 @@ class Checkpoint:
         self.location = os.fspath(location).rstrip("/")
         self._files = file_system(spark, self._path(""))
 
-    @classmethod
-    def noted(cls, spark: SparkSession, query: str) -> "Checkpoint | None":
-        """The checkpoint of a query, if `note` told the session; else None."""
-        location = spark.conf.get(_setting(query), None)
-        return None if location is None else cls(spark, location)
-
-    def note(self, spark: SparkSession, query: str) -> None:
-        """Tell the session which query this belongs to; settings of this name mean nothing to Spark."""
-        spark.conf.set(_setting(query), self.location)
-
     def query_id(self) -> str:
         """The query's id, which stays the same if the folder is moved."""
         return str(json.loads(self._text("metadata"))["id"])
@@ -133,7 +123,3 @@ def _beyond(ends: Ends, before: Ends) -> set[str]:
         for topic, partitions in ends.items()
         if any(end > before.get(topic, {}).get(partition, 0) for partition, end in partitions.items())
     }
-
-
-def _setting(query: str) -> str:
-    return f"pgrelay.checkpoint.{query}"

@@ -7,7 +7,7 @@ from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from pgrelay.spark.mirrors.under_way import under_way_since
+from pgrelay.spark.mirrors.query_state import under_way_since
 
 _BATCH_BUCKETS: Final = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 

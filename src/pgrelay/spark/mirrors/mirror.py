@@ -23,11 +23,11 @@ from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.missing_targets import filled_topics
 from pgrelay.spark.mirrors.query import QuerySource
+from pgrelay.spark.mirrors.query_state import checkpoints, under_way
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
 from pgrelay.spark.mirrors.taken_records import refuse_taken, warn_of_taken
 from pgrelay.spark.mirrors.topic_ids import Apply, TopicIds
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
-from pgrelay.spark.mirrors.under_way import under_way
 from pgrelay.spark.mirrors.whole_tables import refuse_to_be_left
 from pgrelay.spark.mirrors.whole_transactions import WholeTransactions
 from pgrelay.spark.records.changes import refuse_other_placeholder
@@ -231,7 +231,7 @@ def _query(
     if query_name is not None:
         writer = writer.queryName(query_name)
     query = _triggered(writer, trigger or _TRIGGER).start()
-    checkpoint.note(spark, str(query.id))
+    checkpoints[str(query.id)] = checkpoint
     return query
 
 

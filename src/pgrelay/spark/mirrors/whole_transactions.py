@@ -19,8 +19,8 @@ from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.mirrors.added_topics import AddedTopics
 from pgrelay.spark.mirrors.batches import AT_ONCE, Batches, Reading, Writing
-from pgrelay.spark.mirrors.held_commits import holds
 from pgrelay.spark.mirrors.query import QuerySource
+from pgrelay.spark.mirrors.query_state import held_since
 from pgrelay.spark.mirrors.transactions import (
     Reach,
     Rest,
@@ -150,7 +150,7 @@ class WholeTransactions:
             if number % _REMOVE_EVERY == _REMOVE_EVERY - 1:
                 own.remove_old_files()
             self._tell(found, rest, moved=found.until > since)
-            holds(self._source.session, own.query, rest.oldest_s)
+            held_since[own.query] = rest.oldest_s
             self._held = None if found.waiting else rest
         finally:
             new.unpersist()
