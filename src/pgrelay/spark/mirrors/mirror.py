@@ -212,13 +212,13 @@ def _query(
     spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
     tables, using = writing.tables, writing.using
     schemas = SchemaTopic(servers, prefix, options)
-    filled = filled_topics(source, schemas, tables, using)
+    batches = Batches(schemas, reading, writing, filled=filled_topics(source, schemas, tables, using))
     if whole_transactions:
-        whole = WholeTransactions(prefix, schemas, reading, writing, source, filled=filled)
+        whole = WholeTransactions(prefix, batches, source)
         apply, topics = whole.apply, [*tables, whole.topic]
     else:
         refuse_to_be_left(source, prefix, tables, using)
-        apply, topics = Batches(schemas, reading, writing, filled=filled).apply, [*tables]
+        apply, topics = batches.apply, [*tables]
     refuse_left_out(source, topics)
     ids = TopicIds(source, topics)
     ids.refuse_lost()

@@ -18,7 +18,7 @@ from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.mirrors.added_topics import AddedTopics
-from pgrelay.spark.mirrors.batches import AT_ONCE, Batches, Reading, Writing
+from pgrelay.spark.mirrors.batches import AT_ONCE, Batches
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.query_state import held_since
 from pgrelay.spark.mirrors.transactions import (
@@ -33,7 +33,6 @@ from pgrelay.spark.mirrors.transactions import (
 )
 from pgrelay.spark.mirrors.whole_tables import WholeTables
 from pgrelay.spark.schemas.schema import TableSchema
-from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
 _log = structlog.get_logger(__name__)
 
@@ -99,24 +98,13 @@ class Standstill:
 class WholeTransactions:
     """The micro-batches of a query that reads the transaction topic too."""
 
-    def __init__(
-        self,
-        prefix: str,
-        schemas: SchemaTopic,
-        reading: Reading,
-        writing: Writing,
-        source: QuerySource,
-        *,
-        filled: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, prefix: str, batches: Batches, source: QuerySource) -> None:
         self.topic = transaction_topic(prefix)
         self._prefix = prefix
-        self._batches = Batches(schemas, reading, writing, filled=filled, whole=True)
-        self._reading = reading
-        self._writing = writing
+        self._batches = batches
         self._source = source
         self._own: WholeTables | None = None  # from the first batch on
-        self._added_topics = AddedTopics(source, writing.tables)
+        self._added_topics = AddedTopics(source, batches.writing.tables)
         self._lacking = Standstill()
         self._untold = Standstill()
         # What the last batch left, if no transaction's end is among it.
@@ -134,7 +122,7 @@ class WholeTransactions:
         own = self._own = self._own or self._begun(spark, number)
         since = own.until
         values = records.where(F.col("value").isNotNull())
-        new = with_positions(values, self._reading.registry, self.topic).persist()
+        new = with_positions(values, self._batches.reading.registry, self.topic).persist()
         batch = _Batch(number, schemas, own, new, own.held(since))
         try:
             found, rest = self._look(batch, since)
@@ -173,9 +161,9 @@ class WholeTransactions:
 
     def _begun(self, spark: SparkSession, number: int) -> WholeTables:
         """The query's own tables, which its first batch creates."""
-        tables, using = self._writing.tables, self._writing.using
-        own = WholeTables.of(spark, self._prefix, self._source.checkpoint.query_id(), tables, using)
-        own.begin(tables, number)
+        writing, query = self._batches.writing, self._source.checkpoint.query_id()
+        own = WholeTables.of(spark, self._prefix, query, writing.tables, writing.using)
+        own.begin(writing.tables, number)
         return own
 
     def _reach(self, batch: _Batch, pending: DataFrame, since: int) -> Reach:
@@ -211,7 +199,7 @@ class WholeTransactions:
         try:
             # One at a time if tables share a plan with `from_avro`: each thread rebuilds its map of options
             # in the same place, and they then find duplicate keys.
-            at_once = AT_ONCE if self._reading.registry is None else 1
+            at_once = AT_ONCE if self._batches.reading.registry is None else 1
             self._batches.apply_tables(now.unionByName(due), batch.schemas, at_once)
         finally:
             due.unpersist()
@@ -234,7 +222,7 @@ class WholeTransactions:
         """Raise RecordError: without that begin or end, half a transaction would pass for a whole one."""
         if rest.unread is not None:
             partition, offset = rest.unread
-            cure = _UNREAD_CURE if self._reading.registry is None else _UNKNOWN_CURE
+            cure = _UNREAD_CURE if self._batches.reading.registry is None else _UNKNOWN_CURE
             raise RecordError(
                 f"{self.topic} partition {partition} offset {offset}: not the begin or end of a transaction "
                 f"that can be read; {cure}"
@@ -246,7 +234,7 @@ class WholeTransactions:
 
         Raises SetupError or GapError if one does not fit its topic, and then claims none.
         """
-        named = {self._writing.tables[topic]: schema for topic, schema in batch.schemas.items()}
+        named = {self._batches.writing.tables[topic]: schema for topic, schema in batch.schemas.items()}
         tables = {
             name: self._batches.target(batch.session, schema).table
             for name, schema in named.items()
