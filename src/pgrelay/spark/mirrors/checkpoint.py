@@ -15,8 +15,8 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.hadoop import file_system, path
 
-# The first offset that is not read, by topic and partition.
-Ends = dict[str, dict[int, int]]
+# By topic and partition; an end is the first offset that is not read.
+Offsets = dict[str, dict[int, int]]
 
 _TOPIC_IDS: Final = "pgrelay-topic-ids"  # a JSON object, by topic
 
@@ -52,11 +52,11 @@ class Checkpoint:
         names = [status.getPath().getName() for status in self._files.listStatus(self._path(folder))]
         return max((int(name) for name in names if name.isdecimal()), default=None)
 
-    def ends(self, batch: int) -> Ends:
+    def ends(self, batch: int) -> Offsets:
         """Where a batch ends in each partition that existed when it was planned."""
         return self._offsets(f"offsets/{batch}")
 
-    def begins(self) -> Ends:
+    def begins(self) -> Offsets:
         """Where the query began to read, in each partition that existed then."""
         return self._offsets("sources/0/0")
 
@@ -69,7 +69,7 @@ class Checkpoint:
         # Retention or `startingOffsets` may have left nothing to read at the query's begin.
         return _beyond(self.read(), self.begins())
 
-    def read(self) -> Ends:
+    def read(self) -> Offsets:
         """How far the batches that ended have read; before the first, where the query began."""
         committed = self.last_commit()
         return self.begins() if committed is None else self.ends(committed)
@@ -97,7 +97,7 @@ class Checkpoint:
         self._files.delete(place, False)
         self._files.rename(new, place)
 
-    def _offsets(self, file: str) -> Ends:
+    def _offsets(self, file: str) -> Offsets:
         if not self._files.exists(self._path(file)):
             return {}
         # A line for each source, after some of Spark's own.
@@ -116,7 +116,7 @@ class Checkpoint:
         return path(self._spark, f"{self.location}/{file}")
 
 
-def _beyond(ends: Ends, before: Ends) -> set[str]:
+def _beyond(ends: Offsets, before: Offsets) -> set[str]:
     """The topics of which some partition is further in `ends` than before."""
     return {
         topic

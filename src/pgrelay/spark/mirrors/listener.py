@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import reason
-from pgrelay.spark.mirrors.kafka_offsets import Offsets
+from pgrelay.spark.mirrors.checkpoint import Offsets
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
 from pgrelay.spark.mirrors.query_state import checkpoints, held_since
 from pgrelay.spark.mirrors.topic_ends import TopicEnds

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import reason
 from pgrelay.spark.kafka import allows_loss
-from pgrelay.spark.mirrors.kafka_offsets import admin, client_options
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
 
@@ -94,7 +93,7 @@ class TopicIds:
 def _ids(source: QuerySource, topics: Iterable[str]) -> dict[str, str | None]:
     jvm = source.session._jvm
     assert jvm is not None
-    with admin(source.session, client_options(source.servers, source.options)) as client:
+    with source.kafka.admin() as client:
         found: dict[str, str | None] = dict.fromkeys(topics)
         there = client.listTopics().names().get()
         asked = jvm.java.util.ArrayList()

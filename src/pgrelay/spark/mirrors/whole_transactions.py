@@ -209,7 +209,7 @@ class WholeTransactions:
         if any(self._source.checkpoint.ends(batch.number).get(self.topic, {}).values()):
             return
         deadline = time.monotonic() + _PATIENCE_S
-        while not self._source.offsets.is_written(self.topic):
+        while not self._source.kafka.is_written(self.topic):
             if time.monotonic() > deadline:
                 raise SetupError(
                     f"topic {self.topic} has no records, and nothing else shows where transactions end: set "
