@@ -158,13 +158,7 @@ class MirrorListener(StreamingQueryListener):
             _log.warning("the lag is not known", reason=reason(error))
             return
         for topic, place in places.items():
-            self._metrics.behind(
-                topic,
-                lsn=place.lsn,
-                newest_lsn=place.newest_lsn,
-                records=place.records,
-                oldest_s=place.oldest_s,
-            )
+            self._metrics.behind(topic, place)
             if taken.get(topic):
                 _log.info(
                     "batch",
