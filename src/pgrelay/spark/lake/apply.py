@@ -11,7 +11,7 @@ from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
-from pgrelay.spark.lake.evolution import CURE, UNTOLD, as_of, demand, evolve
+from pgrelay.spark.lake.evolution import CURE, as_of, demand, evolve
 from pgrelay.spark.lake.latest import (
     DELETED,
     key_moved,
@@ -46,7 +46,7 @@ from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, quoted
 from pgrelay.spark.records.change_columns import INEXACT, INEXACT_DOCUMENT, OUTDATED
 from pgrelay.spark.records.order import after, before
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import Position, TableSchema, require_schema
+from pgrelay.spark.schemas.schema import UNTOLD, Position, TableSchema, require_schema
 
 OnMissing = Literal["fail", "null"]
 

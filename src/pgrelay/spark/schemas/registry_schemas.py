@@ -9,7 +9,7 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.avro_schemas import AvroSchema, column_of, present, row_of
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
-from pgrelay.spark.schemas.schema import TableSchema, TableVersion, refuse_text
+from pgrelay.spark.schemas.schema import UNTOLD, TableSchema, TableVersion, refuse_text
 
 # The Postgres type that each Avro type stands for; a registry knows no more than that.
 _TYPES: Final = {
@@ -51,7 +51,7 @@ def _schema(topic: str, key: str | None, value: str) -> TableSchema:
     keys = {field["name"] for field in json.loads(key)["fields"]} if key is not None else set[str]()
     columns = [_column(field, keys) for field in fields]
     _, namespace, table = f"..{schema['namespace']}".rsplit(".", 2)
-    return TableSchema(topic, namespace, table, (TableVersion((0, 0), tuple(columns)),))
+    return TableSchema(topic, namespace, table, (TableVersion(UNTOLD, tuple(columns)),))
 
 
 def _column(field: dict[str, Any], keys: set[str]) -> Column:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Self
+from typing import Final, Self
 
 from pyspark.sql.types import StructField, StructType
 
@@ -16,6 +16,8 @@ from pgrelay.spark.schemas.renames import Renames, find_renames
 from pgrelay.spark.schemas.widening import declared, rewritten, widens
 
 Position = tuple[int, int]  # (commit_lsn, seq), which orders all changes of a database
+
+UNTOLD: Final[Position] = (0, 0)  # of a version that was not read from the schema topic
 
 
 @dataclass(frozen=True, slots=True)
