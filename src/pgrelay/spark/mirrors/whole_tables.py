@@ -199,7 +199,6 @@ class WholeTables:
         A failure is logged: rows do not depend on it, and the account may not be allowed to delete files.
         """
         try:
-            self._held.shed_metadata()
             self._held.remove_old_files()
         except (PySparkException, Py4JJavaError) as error:
             _log.warning("old files stay", table=self._held.name, reason=reason(error))
