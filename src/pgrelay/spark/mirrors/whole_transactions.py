@@ -6,7 +6,7 @@ own, on disk, so that a transaction may be larger than memory. The rest is appli
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -128,9 +128,7 @@ class WholeTransactions:
             found, rest = self._look(batch, since)
             if not found.until and rest.rows:
                 self._refuse_unwritten(batch)
-            self._apply_until(
-                batch if found.until > since else replace(batch, held=batch.held.limit(0)), found.until
-            )
+            self._apply_until(batch, found.until)
             if rest.new:
                 own.hold(new.where(F.col("commit_lsn") > found.until), again=again)
             if number % _SWEEP_EVERY == 0:
@@ -193,7 +191,8 @@ class WholeTransactions:
                 own.set_until(until)
 
     def _apply_due(self, batch: _Batch, until: int) -> None:
-        due = batch.held.where(F.col("commit_lsn") <= until).persist()
+        held = batch.held if until > batch.own.until else batch.held.limit(0)  # of which none is due
+        due = held.where(F.col("commit_lsn") <= until).persist()
         # A record without a position can't be read: report it at once.
         now = batch.new.where(F.coalesce(F.col("commit_lsn") <= until, F.lit(True)))
         try:
