@@ -85,8 +85,8 @@ def mirror(
     if not isinstance(whole_transactions, bool):
         raise SetupError(f"whole_transactions={whole_transactions!r}: write True or False")
     source = _source(spark, servers, options, checkpoint)
-    reading = _reading(tables, registry, placeholder, text_columns, source)
     writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to)
+    reading = _reading(tables, registry, placeholder, text_columns, source)
     return _query(source, reading, writing, prefix, trigger, query_name, whole_transactions)
 
 
@@ -116,8 +116,8 @@ def history(
     version and begins none. Raises SetupError as `mirror` does; without a key the query ends with one.
     """
     source = _source(spark, servers, options, checkpoint)
-    reading = _reading(tables, registry, placeholder, text_columns, source)
     writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to, history=True)
+    reading = _reading(tables, registry, placeholder, text_columns, source)
     return _query(source, reading, writing, prefix, trigger, query_name)
 
 
