@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import cause
-from pgrelay.spark.lake.positions import birth_properties
+from pgrelay.spark.lake.positions import target_properties
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted, sql_type
 from pgrelay.spark.schemas.columns import Column
@@ -65,7 +65,7 @@ def evolve(
             _refuse_null_keys(target, schema, earlier, later, live())
             _step(target, schema, earlier, later, keep_dropped)
             # A later step may reuse a name that this one dropped: this one must not be repeated after it.
-            target.set_properties(birth_properties(schema.until(later.position)))
+            target.set_properties(target_properties(schema.until(later.position)))
     demand(target, schema)
 
 
