@@ -115,6 +115,7 @@ def test_columns_are_named_one_by_one() -> None:
         ),
         ({"query_name": ""}, r"^query_name='': write a name"),
         ({"tables": {5: "lake.a"}}, r"^tables: 5 is no topic: write its name"),
+        ({"tables": None, "text_columns": {"p.a": ["at"]}}, r"^tables=None: give a target for each topic"),
         ({"registry": 5}, r"^registry=5: write its URL, or a dict of options"),
         ({"options": {"maxOffsetPerTrigger": 5}}, r"^maxOffsetPerTrigger: .*: did you mean maxOffsetsPerTr"),
         ({"trigger": "5 seconds"}, r"trigger='5 seconds': write it as a dict, such as {'processingTime': "),

@@ -1,5 +1,6 @@
 """Compaction and purge of the targets while no batch runs, since a batch might fail on the conflict."""
 
+import math
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -32,24 +33,22 @@ class Upkeep:
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self._spark = spark
-        self._targets = list(lake.tables.values())
+        self._targets = [] if lake.upkeep_every_h is None else list(lake.tables.values())
         self._using = lake.using
-        self._every_s = None if lake.upkeep_every_h is None else lake.upkeep_every_h * _HOUR_S
+        self._every_s = (lake.upkeep_every_h or 0) * _HOUR_S
         self._due: dict[str, float] = {}  # by target, in seconds since 1970
 
     def rest_s(self) -> float:
         """Seconds until a target is due; inf if none ever is."""
-        if self._every_s is None:
-            return float("inf")
-        return max(min(self._due_at(target, self._every_s) for target in self._targets) - time.time(), 0)
+        return max(min(map(self._due_at, self._targets), default=math.inf) - time.time(), 0)
 
     def run(self, stop: threading.Event) -> None:
         """Compact and purge what is due, until `stop` is set. What fails is logged, and has its next turn."""
-        if self._every_s is None or self.rest_s() > 0:
+        if self.rest_s() > 0:
             return
         soon = time.time() + self._every_s * _SOON
         for target in self._targets:
-            if self._due_at(target, self._every_s) > soon:
+            if self._due_at(target) > soon:
                 continue
             table = self._table(target)
             if table.exists():
@@ -62,15 +61,15 @@ class Upkeep:
     def _table(self, target: str) -> LakeTable:
         return lake_table(self._spark, target, self._using)
 
-    def _due_at(self, target: str, every_s: float) -> float:
+    def _due_at(self, target: str) -> float:
         if target not in self._due:
             table, now = self._table(target), time.time()
             if not table.exists():
-                self._due[target] = now + every_s  # a new target has nothing to compact for a while
+                self._due[target] = now + self._every_s  # a new target has nothing to compact for a while
             elif (done := table.properties().get(_DONE)) is None:
                 self._due[target] = now
             else:
-                self._due[target] = datetime.fromisoformat(done).timestamp() + every_s
+                self._due[target] = datetime.fromisoformat(done).timestamp() + self._every_s
         return self._due[target]
 
     def _keep(self, target: str, table: LakeTable, stop: threading.Event) -> None:

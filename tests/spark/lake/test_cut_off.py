@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pgrelay import spark as pg
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches
-from pgrelay.spark.mirrors.under_way import under_way_since
+from pgrelay.spark.mirrors.query_state import under_way_since
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.waiting import wait_until
 from tests.spark.handmade import HandmadeRelay

@@ -67,7 +67,6 @@ def test_a_sessions_own_retention_stays(spark: SparkSession, target: str, name: 
         made.beside("__own").create(StructType().add("id", IntegerType()))
     finally:
         spark.conf.unset(default)
-    made.shed_metadata()
     found = {k: v for k, v in made.properties().items() if "Retention" in k}
     assert found == {f"delta.{name}": "interval 30 days"}
 

@@ -18,7 +18,7 @@ from pgrelay.spark.lake import apply
 from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.merge import merge_rows
 from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.positions import Positions, birth_properties, positions_table
+from pgrelay.spark.lake.positions import Positions, positions_table, target_properties
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
@@ -59,7 +59,7 @@ def test_a_cluster_is_remembered_if_the_schema_stays(topic: Topic, target: str) 
         topic.write(change("c", lsn, after={"id": lsn}))
         pg.apply_changes(topic.changes(schema), target, schema=schema, using="iceberg")
     told = lake_table(topic.spark, target, "iceberg").properties()
-    assert birth_properties(replace(registered, systemid="1")).items() <= told.items()
+    assert target_properties(replace(registered, systemid="1")).items() <= told.items()
 
 
 def test_a_column_readded_before_the_target_was_created_keeps_its_values(topic: Topic, target: str) -> None:

@@ -9,8 +9,6 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import Topic, change, rows, table
@@ -90,25 +88,3 @@ def test_a_purge_that_could_disturb_readers_is_refused(
 def test_upkeep_of_a_missing_table_is_an_error(spark: SparkSession) -> None:
     with pytest.raises(SetupError, match=r"`lake`\.`nowhere`: no such table"):
         pg.compact(spark, "lake.nowhere")
-
-
-@pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_a_purge_bounds_the_metadata_of_tables_that_an_earlier_release_made(
-    spark: SparkSession, topic: Topic, target: str, using: Using
-) -> None:
-    schema = table(topic.name, *COLUMNS)
-    topic.write(change("c", 10, after={"id": 1, "v": "a"}))
-    pg.apply_changes(topic.changes(schema), target, schema=schema, using=using)
-    made = lake_table(spark, target, using)
-    tables = [made, positions_table(made)]
-    bounded = [each.properties() for each in tables]
-    names = ["delta.deletedFileRetentionDuration", "delta.logRetentionDuration"]
-    names = names if using == "delta" else ["write.metadata.previous-versions-max"]
-    for each in tables:
-        listed = ", ".join(f"'{name}'" for name in names)
-        spark.sql(f"ALTER TABLE {each.name} UNSET TBLPROPERTIES IF EXISTS ({listed})")
-    pg.purge(spark, target, using=using)
-    for each, before in zip(tables, bounded, strict=True):
-        now = each.properties()
-        assert [now.get(name) for name in names] == [before.get(name) for name in names]
-        assert now.get(names[-1])

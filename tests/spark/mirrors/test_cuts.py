@@ -261,7 +261,8 @@ class Whole:
 
         def apply() -> None:
             source = QuerySource(self.spark, "", None, Checkpoint(self.spark, str(self._folder)))
-            WholeTransactions("app", self._schemas, Read(), self._writing, source).apply(records, number)
+            batches = Batches(self._schemas, Read(), self._writing)
+            WholeTransactions("app", batches, source).apply(records, number)
 
         return apply
 

@@ -12,10 +12,10 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
 from pgrelay.spark.mirrors.batches import Batches
-from pgrelay.spark.mirrors.held_commits import holds
 from pgrelay.spark.mirrors.listener import MirrorListener
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
-from pgrelay.spark.mirrors.under_way import under_way, under_way_since
+from pgrelay.spark.mirrors.query_state import held_since, under_way, under_way_since
+from pgrelay.spark.mirrors.topic_ends import Place
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.handmade_records import change
@@ -33,13 +33,13 @@ class Clock:
 def test_the_lag_grows_until_it_is_caught_up() -> None:
     clock, registry = Clock(), CollectorRegistry()
     metrics = MirrorMetrics(registry, clock)
-    metrics.behind(TABLE["table"], lsn=1000, newest_lsn=1500, records=7, oldest_s=90.0)
+    metrics.behind(TABLE["table"], Place(lsn=1000, newest_lsn=1500, records=7, oldest_s=90.0))
     assert registry.get_sample_value("pgrelay_mirror_lag_bytes", TABLE) == 500
     assert registry.get_sample_value("pgrelay_mirror_lag_records", TABLE) == 7
     assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 10
     clock.now = 130.0
     assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 40
-    metrics.behind(TABLE["table"], lsn=1500, newest_lsn=1500, records=0, oldest_s=None)
+    metrics.behind(TABLE["table"], Place(lsn=1500, newest_lsn=1500, records=0, oldest_s=None))
     assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 0
     assert registry.get_sample_value("pgrelay_mirror_lag_bytes", TABLE) == 0
     assert registry.get_sample_value("pgrelay_mirror_lsn", TABLE) == 1500
@@ -115,7 +115,7 @@ def test_held_seconds_is_that_of_the_oldest_query_until_it_ends(spark: SparkSess
     def held() -> float | None:
         return registry.get_sample_value("pgrelay_mirror_held_seconds")
 
-    holds(spark, "holding", time.time() - 30)
+    held_since["holding"] = time.time() - 30
     listener.onQueryProgress(holding)
     assert held() == pytest.approx(30, abs=20)
     listener.onQueryProgress(other)

@@ -176,7 +176,7 @@ def test_a_start_without_brokers_is_a_warning(
 ) -> None:
     """Spark's own client says nothing for minutes."""
     at_once = {"default.api.timeout.ms": "1000", "request.timeout.ms": "1000"}
-    monkeypatch.setattr("pgrelay.spark.mirrors.kafka_offsets.BRIEFLY", at_once)
+    monkeypatch.setattr("pgrelay.spark.mirrors.kafka_cluster.BRIEFLY", at_once)
     with capture_logs() as logs:
         warn_of_topics(QuerySource(spark, "127.0.0.1:1", None, Checkpoint(spark, tmp_path)), ["p.a"])
     [told] = [each for each in logs if each["log_level"] == "warning"]

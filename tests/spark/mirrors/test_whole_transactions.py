@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import IntegerType, StructType
 from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
@@ -17,7 +16,7 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches
-from pgrelay.spark.mirrors.held_commits import held_since
+from pgrelay.spark.mirrors.query_state import held_since
 from pgrelay.spark.mirrors.whole_tables import WholeTables
 from pgrelay.spark.mirrors.whole_transactions import Standstill
 from pgrelay.spark.schemas.columns import Column
@@ -305,6 +304,19 @@ def test_a_target_of_another_topic_is_left_to_its_mirror(
     assert spark.table(target).count() == 1
 
 
+def test_the_target_of_a_history_is_left_to_it(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    handmade.table("a", ID)
+    handmade.write("a", in_transaction("c", 100, after={"id": 1}))
+    handmade.end(100, a=1)
+    handmade.mirror({"a": target}, how=pg.history, checkpoint="history")
+    with pytest.raises(StreamingQueryException, match="is the target of a history, not of a mirror"):
+        handmade.mirror({"a": target}, whole_transactions=True)
+    with pytest.raises(SetupError, match="is not a target of a mirror"):
+        pg.mirror_position(spark, target, using="iceberg")
+
+
 def warnings(told: Sequence[Any]) -> list[Any]:
     return [each for each in told if each["log_level"] == "warning"]
 
@@ -318,7 +330,7 @@ def test_unreadable_records_are_waited_for_until_their_topic_is_past_them(
         with capture_logs() as told:
             query = handmade.mirror({"a": target}, whole_transactions=True, corrupt_to=f"{target}_bad")
         lost = [(each["commit_lsn"], each["records"], each["of"]) for each in warnings(told)]
-        return spark.table(target).count(), held_since(spark, str(query.id)), lost
+        return spark.table(target).count(), held_since[str(query.id)], lost
 
     handmade.write("a", in_transaction("c", 100, after={"id": 1}))
     handmade.end(100, a=1)
@@ -352,7 +364,7 @@ def test_a_relay_without_a_transaction_topic_is_reported(
     [warning] = warnings(told)
     assert "the transaction topic has none" in warning["event"]
     assert (warning["table"], warning["commit_lsn"]) == (handmade.topic("a"), "0/C8")
-    assert held_since(spark, str(query.id)) is not None
+    assert held_since[str(query.id)] is not None
     assert spark.table(target).count() == 2
 
 
@@ -362,18 +374,6 @@ def test_every_prefix_gives_legal_table_names(spark: SparkSession, using: Using)
     own.begin(["shop-prod.eu.public.a"], 0)
     assert lake_table(spark, "lake.shop_prod_eu__position_01234567", using).exists()
     assert own.held(0).isEmpty()
-
-
-def test_a_mirror_recorded_without_its_catalog_is_found(spark: SparkSession, prefix: str) -> None:
-    """Targets of an earlier release have it like this."""
-    target = lake_table(spark, f"lake.{prefix}", "delta")
-    target.create(StructType().add("id", IntegerType()))
-    own = WholeTables.of(spark, prefix, "01234567-89ab", {f"{prefix}.public.a": f"lake.{prefix}"}, "delta")
-    own.begin([f"{prefix}.public.a"], 0)
-    target.set_properties({"pgrelay.mirror": f"`lake`.`{prefix}__position_01234567`"})
-    own.claim(target, anew=False)
-    own.remember(200, {"a": target})
-    assert str(pg.mirror_position(spark, f"lake.{prefix}")) == "0/C8"
 
 
 def test_a_standstill_is_reported_once() -> None:

@@ -11,7 +11,7 @@ from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
-from pgrelay.spark.lake.evolution import CURE, UNTOLD, as_of, demand, evolve
+from pgrelay.spark.lake.evolution import CURE, as_of, demand, evolve
 from pgrelay.spark.lake.latest import (
     DELETED,
     key_moved,
@@ -46,7 +46,7 @@ from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, quoted
 from pgrelay.spark.records.change_columns import INEXACT, INEXACT_DOCUMENT, OUTDATED
 from pgrelay.spark.records.order import after, before
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import Position, TableSchema, require_schema
+from pgrelay.spark.schemas.schema import UNTOLD, Position, TableSchema, require_schema
 
 OnMissing = Literal["fail", "null"]
 
@@ -114,9 +114,7 @@ def _refuse_other_schema(batch: DataFrame, schema: TableSchema) -> None:
 class Target:
     """A target and its positions; one writer at a time."""
 
-    is_history = False
-    keeps_dropped = False  # columns
-    keeps_truncated = False  # changes from before a truncate
+    is_history = False  # which keeps dropped columns, and changes from before a truncate
 
     def __init__(
         self,
@@ -126,25 +124,28 @@ class Target:
         on_missing: OnMissing = "fail",
         rejects: LakeTable | None = None,
     ) -> None:
+        """Raises as `Positions.read` does, and SetupError if the target is a history and this is a mirror, or
+        the reverse."""
         self.table = table
         self.positions = Positions.read(table, schema)
+        if self.positions.has_target:
+            self._refuse_other_kind(schema)
         self.on_missing = on_missing
         self.rejects = rejects
-        self._is_ours = False  # a mirror's if this is one, a history's if this is that
         self._demanded: tuple[Column, ...] = ()  # the columns that the target was found to have
 
     def since(self, schema: TableSchema) -> Position:
         """The position of the version that the target has, or will be created by; later versions follow."""
         told = self.positions.schema_position
         if told == UNTOLD:
-            return as_of(self.table, schema, self.keeps_dropped)
+            return as_of(self.table, schema, self.is_history)
         return told or schema.versions[0].position
 
     def apply(self, batch: DataFrame, schema: TableSchema) -> None:
         """Apply a batch, and remember its positions."""
         # Persist before the filter: Spark would push its condition into the parse, and so parse twice.
         kept = batch.select("*").persist()
-        changes = kept.where(self.positions.applied.is_new(truncated=self.keeps_truncated))
+        changes = kept.where(self.positions.applied.is_new(truncated=self.is_history))
         try:
             summary = summarize(changes, schema)
             self._refuse_strangers(summary, schema)
@@ -163,16 +164,7 @@ class Target:
     def _prepare(self, schema: TableSchema, *, writes: bool) -> None:
         """Make the table what the schema says. Unless the batch `writes`, it may be between two versions."""
         schema.refuse_clash()
-        columns = schema.row_type.names
-        taken = {name.lower() for name in self.table_type(schema).names[len(columns) :]}
-        for name in columns:
-            if name.lower() in taken:
-                raise SetupError(f"{schema.topic}: pgrelay adds a column named {name!r} itself: rename it")
         since = self.positions.schema_position
-        # Even if nothing is new: the query's checkpoint would pass records that this target does not keep.
-        if since is not None and not self._is_ours:
-            self._refuse_other_kind(schema)
-        self._is_ours = True
         if since is None:
             self.positions.create_target(self.table_type(schema), schema)
         elif schema.latest.position > since:
@@ -188,7 +180,6 @@ class Target:
         self._demanded = schema.columns
 
     def _refuse_other_kind(self, schema: TableSchema) -> None:
-        """Raise SetupError if the target is a history and this is a mirror, or the reverse."""
         has_versions = END_LSN in self.table.rows().columns and END_LSN not in schema.known_names()
         if has_versions != self.is_history:
             one, other = ("mirror", "history") if self.is_history else ("history", "mirror")
@@ -199,9 +190,7 @@ class Target:
 
     def _follow(self, schema: TableSchema) -> None:
         try:
-            evolve(
-                self.table, schema, self.since(schema), live=self.live_rows, keep_dropped=self.keeps_dropped
-            )
+            evolve(self.table, schema, self.since(schema), live=self.live_rows, keep_dropped=self.is_history)
         except SetupError:
             if not self.table.is_empty():
                 raise

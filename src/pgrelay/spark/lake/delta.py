@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.delta_commits import commits, undo
@@ -17,6 +17,15 @@ LEAST_KEPT: Final = timedelta(days=7)
 # To Delta the two are one choice: the log's may not be the shorter. A session may have its own defaults.
 _RETENTIONS: Final = ("deletedFileRetentionDuration", "logRetentionDuration")
 _SESSION_DEFAULTS: Final = "spark.databricks.delta.properties.defaults"
+
+_FEATURES: Final = {
+    # Columns can be renamed, dropped and have any name; their types can widen.
+    "delta.columnMapping.mode": "name",
+    "delta.enableTypeWidening": "true",
+    "delta.feature.timestampNtz": "supported",
+    # A change marks a row as deleted instead of rewriting its whole file.
+    "delta.enableDeletionVectors": "true",
+}
 
 _CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
 
@@ -33,14 +42,6 @@ class DeltaTable(LakeTable):
             *("__delta_internal_is_row_deleted", "deletionvectorid"),
         )
     )
-    _defaults: ClassVar[Mapping[str, str]] = {
-        # Columns can be renamed, dropped and have any name; their types can widen.
-        "delta.columnMapping.mode": "name",
-        "delta.enableTypeWidening": "true",
-        "delta.feature.timestampNtz": "supported",
-        # A change marks a row as deleted instead of rewriting its whole file.
-        "delta.enableDeletionVectors": "true",
-    }
     _mark_setting = "spark.databricks.delta.commitInfo.userMetadata"
 
     def plain_name(self) -> str:
@@ -67,18 +68,16 @@ class DeltaTable(LakeTable):
         if self.is_own:
             self.shed_log()
 
-    def _old_metadata(self, given: Mapping[str, str]) -> dict[str, str]:
+    @property
+    def _defaults(self) -> Mapping[str, str]:
         if self.is_own:
             # Delta keeps entries of its log for at least as long as deleted files.
             kept = f"interval {OWN_KEPT // timedelta(minutes=1)} minutes"
-            return {f"delta.{name}": kept for name in _RETENTIONS if f"delta.{name}" not in given}
-        conf = self.spark.conf
-        if any(
-            f"delta.{name}" in given or conf.get(f"{_SESSION_DEFAULTS}.{name}", None) for name in _RETENTIONS
-        ):
-            return {}
+            return {**_FEATURES, **{f"delta.{name}": kept for name in _RETENTIONS}}
+        if any(self.spark.conf.get(f"{_SESSION_DEFAULTS}.{name}", None) for name in _RETENTIONS):
+            return _FEATURES
         # By default 30 days. Each batch is a commit, or two, and Delta lists all their entries several times.
-        return {"delta.logRetentionDuration": "interval 7 days"}
+        return {**_FEATURES, "delta.logRetentionDuration": "interval 7 days"}
 
     def shed_log(self) -> None:
         shed_entries(self.spark, self.loaded())

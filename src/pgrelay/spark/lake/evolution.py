@@ -16,11 +16,11 @@ from pyspark.sql.types import ArrayType
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import cause
-from pgrelay.spark.lake.positions import birth_properties
+from pgrelay.spark.lake.positions import target_properties
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted, sql_type
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import Position, TableSchema, TableVersion
+from pgrelay.spark.schemas.schema import UNTOLD, Position, TableSchema, TableVersion
 from pgrelay.spark.schemas.widening import widens
 
 # Cures if the target is not what the schema says, and if its rows can't be converted.
@@ -33,9 +33,6 @@ CURE: Final = (
 )
 
 _OURS: Final = (COMMIT_LSN, SEQ)
-
-# The position of a schema that was not read from the schema topic.
-UNTOLD: Final[Position] = (0, 0)
 
 # What Spark says of a change that Iceberg refuses; that error has no class of its own.
 _UNSUPPORTED: Final = "Unsupported table change"
@@ -68,7 +65,7 @@ def evolve(
             _refuse_null_keys(target, schema, earlier, later, live())
             _step(target, schema, earlier, later, keep_dropped)
             # A later step may reuse a name that this one dropped: this one must not be repeated after it.
-            target.set_properties(birth_properties(schema.until(later.position)))
+            target.set_properties(target_properties(schema.until(later.position)))
     demand(target, schema)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -11,8 +11,11 @@ from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType
 from pgrelay.spark.lake.tables import OWN_KEPT, LakeTable
 from pgrelay.spark.names import COMMIT_LSN, literal, quoted
 
-# Each batch is a commit, or two. Each writes all metadata to a new file, and by default every one is kept.
-_OLD_METADATA: Final = {
+_DEFAULTS: Final = {
+    "write.merge.mode": "merge-on-read",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    # Each batch is a commit, or two. Each writes all metadata to a new file; by default every one is kept.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
@@ -33,11 +36,6 @@ class IcebergTable(LakeTable):
             *("__row_from_target", "__original_row_id__file", "__original_row_id__pos"),
         )
     )
-    _defaults: ClassVar[Mapping[str, str]] = {
-        "write.merge.mode": "merge-on-read",
-        "write.delete.mode": "merge-on-read",
-        "write.update.mode": "merge-on-read",
-    }
     _mark_setting = f"spark.sql.iceberg.snapshot-property.{_MARK}"
 
     def _has_no_files(self) -> bool:
@@ -50,8 +48,9 @@ class IcebergTable(LakeTable):
     def drop(self) -> None:
         self.spark.sql(f"DROP TABLE {self.name} PURGE")
 
-    def _old_metadata(self, given: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in _OLD_METADATA.items() if name not in given}
+    @property
+    def _defaults(self) -> Mapping[str, str]:
+        return _DEFAULTS
 
     def shed_log(self) -> None:
         """Nothing: its properties bound old metadata."""

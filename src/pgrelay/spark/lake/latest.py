@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, constant, quoted
+from pgrelay.spark.records.change_columns import of_key
 from pgrelay.spark.schemas.schema import TableSchema
 
 DELETED = "__deleted"
@@ -66,7 +67,7 @@ def key_moved(schema: TableSchema) -> Expression:
 
 def key_untold(schema: TableSchema) -> Expression:
     """Whether a change lacks columns of the row's key, because the key was another when it was written."""
-    untold = " OR ".join(f"{_of_key(k)} IS NULL" for k in schema.key)
+    untold = " OR ".join(f"{of_key(k)} IS NULL" for k in schema.key)
     return F.expr(f"op != 't' AND ({untold or 'false'})")
 
 
@@ -80,7 +81,7 @@ def old_keys_deleted(moves: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 def _by_key(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> DataFrame:
-    values = {c.name: _of_key(c.name) if c.key else f"after.{quoted(c.name)}" for c in schema.columns}
+    values = {c.name: of_key(c.name) if c.key else f"after.{quoted(c.name)}" for c in schema.columns}
     return changes.selectExpr(
         *(f"{value} AS {quoted(carried(name))}" for name, value in values.items()),
         f"commit_lsn AS {COMMIT_LSN}",
@@ -90,10 +91,6 @@ def _by_key(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> Dat
         "ts",
         *map(quoted, more),
     )
-
-
-def _of_key(column: str) -> str:
-    return f"CASE WHEN op = 'd' THEN before.{quoted(column)} ELSE after.{quoted(column)} END"
 
 
 def _old_keys(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> DataFrame:

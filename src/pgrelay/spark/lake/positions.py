@@ -43,7 +43,7 @@ _NO_ROWS: Final = StructType().add("topic", StringType())
 _END_ONE: Final = "end one of the two, and start the other again"
 
 
-def birth_properties(schema: TableSchema) -> dict[str, str]:
+def target_properties(schema: TableSchema) -> dict[str, str]:
     """The properties of a target that has the schema's last version."""
     lsn, seq = schema.latest.position
     told = {_TOPIC: schema.topic, _SCHEMA: f"{lsn}/{seq}"}
@@ -160,7 +160,7 @@ class Positions:
         # would find these, and skip its records.
         if self._beside.exists():
             self._keep()
-        self._target.create(columns, birth_properties(schema))
+        self._target.create(columns, target_properties(schema))
         self._schema_position = schema.latest.position
 
     def replace_target(self, columns: StructType, schema: TableSchema) -> None:
@@ -172,11 +172,11 @@ class Positions:
         self._since = None
         self._keep()
         self._refuse_overtaken()
-        self._target.replace(columns, birth_properties(schema))
+        self._target.replace(columns, target_properties(schema))
 
     def note_schema(self, schema: TableSchema) -> None:
         """Note that the target has the columns of the schema's last version."""
-        self._target.set_properties(birth_properties(schema))
+        self._target.set_properties(target_properties(schema))
         self._schema_position = schema.latest.position
 
     def note_cluster(self) -> None:

@@ -43,8 +43,6 @@ class LakeTable(ABC):
     # Columns that the format, or Spark's MERGE into it, uses internally, in lower case: a table's own column
     # of that name is mistaken for it, without an error if it is `__row_operation`.
     taken: ClassVar[frozenset[str]]
-    # Properties of a new table, beside those of `_old_metadata`.
-    _defaults: ClassVar[Mapping[str, str]]
     # The session's setting that attaches a text to commits.
     _mark_setting: ClassVar[str]
 
@@ -95,9 +93,14 @@ class LakeTable(ABC):
     def _make_place(self) -> None:
         """Create the namespace if it is missing, and remove what would keep the table from being created."""
 
+    @property
+    @abstractmethod
+    def _defaults(self) -> Mapping[str, str]:
+        """Properties of a new table; some bound its old metadata."""
+
     def _make(self, how: str, columns: StructType, properties: Mapping[str, str]) -> None:
         listed = ", ".join(f"{quoted(field.name)} {sql_type(field.dataType)}" for field in columns)
-        told = _listed({**self._defaults, **self._old_metadata({}), **properties})
+        told = _listed({**self._defaults, **properties})
         self.spark.sql(f"{how} {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})")
 
     @abstractmethod
@@ -131,15 +134,6 @@ class LakeTable(ABC):
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_listed(properties)})")
-
-    def shed_metadata(self) -> None:
-        """Bound old metadata as `create` does; an earlier release did not. A user's own choice stays."""
-        if lacking := self._old_metadata(self.properties()):
-            self.set_properties(lacking)
-
-    @abstractmethod
-    def _old_metadata(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The properties that bound old metadata, for a table that has these."""
 
     @abstractmethod
     def shed_log(self) -> None:

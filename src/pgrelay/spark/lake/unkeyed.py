@@ -69,7 +69,9 @@ def multiset_changes(
     """
     counted = _counted(changes, schema)
     there = _content(_there(target, schema, truncated), schema)
-    totals = _totals(counted) if strict else _found(_totals(counted), there)
+    totals = _totals(counted)
+    if not strict:  # none of the rows that the target lacks can be deleted
+        totals = _lacking(totals, there).withColumn("__net", F.col("__net") + F.col("__lacks"))
     newest = Window.partitionBy("__content").orderBy(F.desc(COMMIT_LSN), F.desc(SEQ))
     added = counted.where(F.col("__change") == 1).withColumn("__rank", F.row_number().over(newest))
     inserts = added.join(totals, "__content").where(F.col("__rank") <= F.col("__net"))
@@ -85,9 +87,7 @@ def missing_records(
 ) -> DataFrame:
     """The updates and deletes of rows that the target has too few of, to be set aside."""
     there = _content(_there(target, schema, truncated), schema)
-    held = there.groupBy("__content").agg(F.count("*").alias("__held"))
-    needed = _totals(_counted(changes, schema)).join(held, "__content", "left")
-    lacking = needed.where(F.col("__needs") > F.coalesce("__held", F.lit(0)))
+    lacking = _lacking(_totals(_counted(changes, schema)), there).where("__lacks > 0")
     went = _content(_rows(changes.where(F.col("op").isin("u", "d")), "before", schema, PLACE), schema)
     records = went.join(lacking.select("__content"), "__content", "left_semi").select(*PLACE)
     return records.withColumn("corrupt", F.lit("the target has fewer such rows than were updated or deleted"))
@@ -119,12 +119,12 @@ def _totals(counted: DataFrame) -> DataFrame:
     return totals.withColumn("__needs", F.greatest(-F.col("__lowest"), F.lit(0)))
 
 
-def _found(totals: DataFrame, there: DataFrame) -> DataFrame:
-    """The totals, with `__net` raised by the rows of `__needs` that the target lacks: none can be deleted."""
+def _lacking(totals: DataFrame, there: DataFrame) -> DataFrame:
+    """The totals, with how many of the rows of `__needs` the target `__lacks`."""
     needed = totals.where(F.col("__needs") > 0).select("__content")
     held = there.join(needed, "__content", "left_semi").groupBy("__content").agg(F.count("*").alias("__held"))
     lacks = F.greatest(F.col("__needs") - F.coalesce("__held", F.lit(0)), F.lit(0))
-    return totals.join(held, "__content", "left").withColumn("__net", F.col("__net") + lacks)
+    return totals.join(held, "__content", "left").withColumn("__lacks", lacks)
 
 
 def _deletes(there: DataFrame, totals: DataFrame, strict: bool) -> DataFrame:

@@ -8,7 +8,6 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.delta import LEAST_KEPT
 from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.tables import LakeTable, Using
 
 
@@ -39,9 +38,6 @@ def purge(
     table = _existing(spark, target, using)
     table.refuse_purge(older_than)
     with told_of(f"purge {target}"):
-        table.shed_metadata()
-        if (beside := positions_table(table)).exists():
-            beside.shed_metadata()
         table.purge(older_than)
 
 

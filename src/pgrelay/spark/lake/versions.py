@@ -9,7 +9,6 @@ What there is for each column is written in SQL: a `Column` takes dozens of call
 
 from typing import Final
 
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType, TimestampType
@@ -44,8 +43,6 @@ class HistoryTarget(Target):
     """A target with every version of each row. Its table must have a key."""
 
     is_history = True
-    keeps_dropped = True
-    keeps_truncated = True
 
     def table_type(self, schema: TableSchema) -> StructType:
         columns = super().table_type(schema).add(VALID_FROM, TimestampType()).add(VALID_TO, TimestampType())
@@ -61,6 +58,9 @@ class HistoryTarget(Target):
                 f"{schema.topic}: history needs a key, to know which row a version belongs to: give the "
                 "table a primary key, or use mirror instead of history"
             )
+        for name in schema.row_type.names:
+            if name.lower() in (VALID_FROM, *_ENDS):
+                raise SetupError(f"{schema.topic}: pgrelay adds a column named {name!r} itself: rename it")
         super()._prepare(schema, writes=writes)
 
     def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
@@ -133,9 +133,10 @@ class HistoryTarget(Target):
         was = [f"{END_LSN} AS __was_lsn", f"{END_SEQ} AS __was_seq"]
         versions = self.table.rows().selectExpr(*columns, COMMIT_LSN, SEQ, VALID_FROM, *was)
         # Ended by this same event if a batch is repeated, or later if another partition was ahead.
-        ended = F.struct("__was_lsn", "__was_seq") >= F.struct(END_LSN, END_SEQ)
+        ended = f"struct(__was_lsn, __was_seq) >= struct({END_LSN}, {END_SEQ})"
+        follows = f"({END_LSN} > {COMMIT_LSN} OR {END_LSN} = {COMMIT_LSN} AND {END_SEQ} > {SEQ})"
         joined = versions.join(ends, [carried(name) for name in schema.key])
-        return joined.where((F.col("__was_lsn").isNull() | ended) & _follows())
+        return joined.where(f"(__was_lsn IS NULL OR {ended}) AND {follows}")
 
     def _completed(
         self, events: DataFrame, holding: DataFrame, schema: TableSchema, by_key: str
@@ -177,9 +178,3 @@ class HistoryTarget(Target):
             f"{self.table.name} has no version of that row: start at the topic's beginning, or pass "
             "on_missing='null', or corrupt_to"
         )
-
-
-def _follows() -> Expression:
-    """Whether the end is after the version's own change."""
-    later = F.col(END_LSN) > F.col(COMMIT_LSN)
-    return later | ((F.col(END_LSN) == F.col(COMMIT_LSN)) & (F.col(END_SEQ) > F.col(SEQ)))

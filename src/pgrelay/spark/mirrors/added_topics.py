@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from pgrelay.spark.mirrors.checkpoint import Ends
+from pgrelay.spark.mirrors.checkpoint import Offsets
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.whole_tables import WholeTables
 
@@ -18,7 +18,7 @@ class AddedTopics:
         self._source = source
         self._topics = frozenset(topics)
         self._added: frozenset[str] | None = None  # not as far as the others; None: not determined yet
-        self._ended: Ends = {}  # where the added topics ended when they were first seen
+        self._ended: Offsets = {}  # where the added topics ended when they were first seen
 
     @property
     def is_over(self) -> bool:
@@ -35,7 +35,7 @@ class AddedTopics:
                 return False
             if not self._ended:
                 added = {topic: ends.get(topic, {}) for topic in self._added}
-                self._ended = self._source.offsets.ends(added)
+                self._ended = self._source.kafka.ends(added)
             if any(
                 ends.get(topic, {}).get(partition, 0) < end
                 for topic, joined in self._ended.items()

@@ -88,17 +88,12 @@ class Batches:
         writing: Writing,
         *,
         filled: frozenset[str] = frozenset(),
-        whole: bool = False,
     ) -> None:
-        """
-        filled  the topics whose targets have the rows of earlier runs of the query
-        whole   the records are whole transactions, which no version of a target may split
-        """
+        """`filled`: the topics whose targets have the rows of earlier runs of the query."""
+        self.reading = reading
+        self.writing = writing
         self._filled = filled
-        self._whole = whole
         self._schemas = schemas
-        self._reading = reading
-        self._writing = writing
         self._targets: dict[str, Target] = {}
         self._applied: set[str] = set()  # topics that were applied, even without a record
 
@@ -106,7 +101,7 @@ class Batches:
         """Apply a micro-batch of records. Repeating it leaves the targets the same."""
         # Read after the batch was planned. The relay writes a schema first, so every row's schema is there.
         schemas = self.schemas(batch.sparkSession)
-        batch = batch.persist() if len(self._writing.tables) > 1 else batch
+        batch = batch.persist() if len(self.writing.tables) > 1 else batch
         try:
             self.apply_tables(batch, schemas)
         finally:
@@ -114,15 +109,16 @@ class Batches:
 
     def schemas(self, spark: SparkSession) -> dict[str, TableSchema]:
         """The schemas of the mirrored topics, as far as they are known by now."""
-        known = self._schemas.read_written(spark, self._writing.tables)
-        taken = FORMATS[self._writing.using].taken
-        return {topic: replace(self._reading.schema(schema), taken=taken) for topic, schema in known.items()}
+        known = self._schemas.read_written(spark, self.writing.tables)
+        taken = FORMATS[self.writing.using].taken
+        return {topic: replace(self.reading.schema(schema), taken=taken) for topic, schema in known.items()}
 
     def apply_tables(
         self, records: DataFrame, schemas: Mapping[str, TableSchema], at_once: int = AT_ONCE
     ) -> None:
         """Apply the records of every topic, `at_once` topics in parallel. Each topic reads `records` again.
 
+        If they are POSITIONED, they are whole transactions, which no version of a target may split.
         Raises the error of the first topic that fails, in their order. No topic begins after that.
         """
         failed = threading.Event()
@@ -149,7 +145,7 @@ class Batches:
 
         With each, in how many of Spark's partitions its records are; None if there is only one topic.
         """
-        topics = list(self._writing.tables)
+        topics = list(self.writing.tables)
         if len(topics) == 1:
             return {topics[0]: None}
         places = records.select("topic", F.spark_partition_id()).distinct().select("topic").collect()
@@ -174,7 +170,7 @@ class Batches:
                 )
             return
         schema.refuse_sharing()
-        with told_of(f"{topic} to {self._writing.tables[topic]}"):
+        with told_of(f"{topic} to {self.writing.tables[topic]}"):
             target = self.target(records.sparkSession, schema)
             self._applied.add(topic)
             if is_empty and target.positions.has_target:
@@ -184,22 +180,17 @@ class Batches:
                 self._apply_part(records, schema, target)
                 return
             # Positions are read once, so that each record is decoded only by the version that it belongs to.
-            placed = self._placed(records)
+            whole = "commit_lsn" in records.columns
+            placed = records if whole else with_positions(records, self.reading.registry, "").persist()
             try:
-                for known, part in slices(placed, schema, since, whole=self._whole):
+                for known, part in slices(placed, schema, since, whole=whole):
                     self._apply_part(part, known, target)
             finally:
                 placed.unpersist()
 
-    def _placed(self, records: DataFrame) -> DataFrame:
-        """The records with `commit_lsn` and `seq`; those of whole transactions have them already."""
-        if "commit_lsn" in records.columns:
-            return records
-        return with_positions(records, self._reading.registry, "").persist()
-
     def _apply_part(self, records: DataFrame, schema: TableSchema, target: Target) -> None:
         # Unused columns would be kept in memory.
-        changes = self._reading.changes(records, schema).drop("key", "txid")
+        changes = self.reading.changes(records, schema).drop("key", "txid")
         try:
             target.apply(changes, schema)
         except (Py4JJavaError, CapturedException) as error:
@@ -211,7 +202,7 @@ class Batches:
         """The target of a schema's topic, with its positions."""
         target = self._targets.get(schema.topic)
         if target is None or target.positions.systemid != schema.systemid:
-            target = self._writing.target(spark, schema)
+            target = self.writing.target(spark, schema)
             if not target.positions.has_target and schema.topic in self._filled | self._applied:
                 raise target.positions.dropped()
             self._refuse_two_clusters(target, schema)
@@ -223,7 +214,7 @@ class Batches:
         clusters = self._schemas.clusters(schema.topic)
         if target.positions.has_target or len(clusters) < 2:
             return
-        if not self._reading.begins_behind(schema.topic):
+        if not self.reading.begins_behind(schema.topic):
             raise GapError(
                 f"{schema.topic} holds rows of Postgres clusters {', '.join(clusters)}, whose LSNs can't be "
                 "compared: take a new checkpoint, and pass startingOffsets in options, from where the rows "

@@ -15,8 +15,8 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.hadoop import file_system, path
 
-# The first offset that is not read, by topic and partition.
-Ends = dict[str, dict[int, int]]
+# By topic and partition; an end is the first offset that is not read.
+Offsets = dict[str, dict[int, int]]
 
 _TOPIC_IDS: Final = "pgrelay-topic-ids"  # a JSON object, by topic
 
@@ -33,16 +33,6 @@ class Checkpoint:
         self._spark = spark
         self.location = os.fspath(location).rstrip("/")
         self._files = file_system(spark, self._path(""))
-
-    @classmethod
-    def noted(cls, spark: SparkSession, query: str) -> "Checkpoint | None":
-        """The checkpoint of a query, if `note` told the session; else None."""
-        location = spark.conf.get(_setting(query), None)
-        return None if location is None else cls(spark, location)
-
-    def note(self, spark: SparkSession, query: str) -> None:
-        """Tell the session which query this belongs to; settings of this name mean nothing to Spark."""
-        spark.conf.set(_setting(query), self.location)
 
     def query_id(self) -> str:
         """The query's id, which stays the same if the folder is moved."""
@@ -62,11 +52,11 @@ class Checkpoint:
         names = [status.getPath().getName() for status in self._files.listStatus(self._path(folder))]
         return max((int(name) for name in names if name.isdecimal()), default=None)
 
-    def ends(self, batch: int) -> Ends:
+    def ends(self, batch: int) -> Offsets:
         """Where a batch ends in each partition that existed when it was planned."""
         return self._offsets(f"offsets/{batch}")
 
-    def begins(self) -> Ends:
+    def begins(self) -> Offsets:
         """Where the query began to read, in each partition that existed then."""
         return self._offsets("sources/0/0")
 
@@ -79,7 +69,7 @@ class Checkpoint:
         # Retention or `startingOffsets` may have left nothing to read at the query's begin.
         return _beyond(self.read(), self.begins())
 
-    def read(self) -> Ends:
+    def read(self) -> Offsets:
         """How far the batches that ended have read; before the first, where the query began."""
         committed = self.last_commit()
         return self.begins() if committed is None else self.ends(committed)
@@ -107,7 +97,7 @@ class Checkpoint:
         self._files.delete(place, False)
         self._files.rename(new, place)
 
-    def _offsets(self, file: str) -> Ends:
+    def _offsets(self, file: str) -> Offsets:
         if not self._files.exists(self._path(file)):
             return {}
         # A line for each source, after some of Spark's own.
@@ -126,14 +116,10 @@ class Checkpoint:
         return path(self._spark, f"{self.location}/{file}")
 
 
-def _beyond(ends: Ends, before: Ends) -> set[str]:
+def _beyond(ends: Offsets, before: Offsets) -> set[str]:
     """The topics of which some partition is further in `ends` than before."""
     return {
         topic
         for topic, partitions in ends.items()
         if any(end > before.get(topic, {}).get(partition, 0) for partition, end in partitions.items())
     }
-
-
-def _setting(query: str) -> str:
-    return f"pgrelay.checkpoint.{query}"

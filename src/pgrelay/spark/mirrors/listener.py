@@ -19,10 +19,9 @@ from pyspark.sql.streaming.listener import (
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import reason
-from pgrelay.spark.mirrors.checkpoint import Checkpoint
-from pgrelay.spark.mirrors.held_commits import held_since
-from pgrelay.spark.mirrors.kafka_offsets import Offsets
+from pgrelay.spark.mirrors.checkpoint import Offsets
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
+from pgrelay.spark.mirrors.query_state import checkpoints, held_since
 from pgrelay.spark.mirrors.topic_ends import TopicEnds
 from pgrelay.spark.schemas.registry import Registry
 
@@ -61,7 +60,6 @@ class MirrorListener(StreamingQueryListener):
     ) -> None:
         if not isinstance(tables, Mapping):
             raise SetupError(f"tables={tables!r}: give the mirrors' targets by topic, in a dict")
-        self._spark = spark
         self._tables = dict(tables)
         known = Registry(registry) if registry else None
         self._ends = TopicEnds(spark, servers, options=options, registry=known)
@@ -92,7 +90,7 @@ class MirrorListener(StreamingQueryListener):
             return  # somebody else's query
         seconds = progress.durationMs.get("triggerExecution", 0) / _MS
         self._metrics.batch(seconds)
-        self._holds(str(progress.runId), held_since(self._spark, str(progress.id)))
+        self._holds(str(progress.runId), held_since.get(str(progress.id)))
         start = self._start(progress, end)
         taken = {topic: _count(start.get(topic, {}), offsets) for topic, offsets in end.items()}
         for topic, records in taken.items():
@@ -134,12 +132,12 @@ class MirrorListener(StreamingQueryListener):
         if start.keys() >= end.keys():
             return start
         # Spark gives none for a query's first batch, wherever it began.
-        checkpoint = Checkpoint.noted(self._spark, str(progress.id))
+        checkpoint = checkpoints.get(str(progress.id))
         return start if checkpoint is None else {**checkpoint.begins(), **start}
 
     def _read_before(self, query: str) -> Offsets:
         """How far the earlier runs of a query have read the mirrored topics; empty if it is another's."""
-        checkpoint = Checkpoint.noted(self._spark, query)
+        checkpoint = checkpoints.get(query)
         read = {} if checkpoint is None else checkpoint.read()
         return {topic: offsets for topic, offsets in read.items() if topic in self._tables}
 
@@ -160,13 +158,7 @@ class MirrorListener(StreamingQueryListener):
             _log.warning("the lag is not known", reason=reason(error))
             return
         for topic, place in places.items():
-            self._metrics.behind(
-                topic,
-                lsn=place.lsn,
-                newest_lsn=place.newest_lsn,
-                records=place.records,
-                oldest_s=place.oldest_s,
-            )
+            self._metrics.behind(topic, place)
             if taken.get(topic):
                 _log.info(
                     "batch",

@@ -7,7 +7,8 @@ from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from pgrelay.spark.mirrors.under_way import under_way_since
+from pgrelay.spark.mirrors.query_state import under_way_since
+from pgrelay.spark.mirrors.topic_ends import Place
 
 _BATCH_BUCKETS: Final = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 
@@ -77,16 +78,14 @@ class MirrorMetrics:
         """Show the age of a running batch as a table's lag until `behind` tells more; NaN if none runs."""
         self._lag_seconds.labels(table).set_function(lambda: self._age(under_way_since(table), math.nan)())
 
-    def behind(self, table: str, *, lsn: int, newest_lsn: int, records: int, oldest_s: float | None) -> None:
-        """Set how far a target is behind its topic; `oldest_s`: seconds since 1970, None if it lacks nothing.
-
-        An LSN is 0 if it isn't known.
-        """
-        self._lsn.labels(table).set(lsn)
-        self._lag_bytes.labels(table).set(max(0, newest_lsn - lsn) if records and lsn else 0)
-        self._lag_records.labels(table).set(records)
-        known = self._age(oldest_s)
-        # The running batch may take in commits that came after `oldest_s` was looked up.
+    def behind(self, table: str, place: Place) -> None:
+        """Set how far a target is behind its topic."""
+        behind_bytes = max(0, place.newest_lsn - place.lsn) if place.records and place.lsn else 0
+        self._lsn.labels(table).set(place.lsn)
+        self._lag_bytes.labels(table).set(behind_bytes)
+        self._lag_records.labels(table).set(place.records)
+        known = self._age(place.oldest_s)
+        # The running batch may take in commits that came after the place was looked up.
         self._lag_seconds.labels(table).set_function(
             lambda: max(known(), self._age(under_way_since(table))())
         )

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pyspark.errors import PySparkException
@@ -23,17 +23,19 @@ from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.missing_targets import filled_topics
 from pgrelay.spark.mirrors.query import QuerySource
+from pgrelay.spark.mirrors.query_state import checkpoints, under_way
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
 from pgrelay.spark.mirrors.taken_records import refuse_taken, warn_of_taken
-from pgrelay.spark.mirrors.topic_ids import Apply, TopicIds
+from pgrelay.spark.mirrors.topic_ids import TopicIds
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
-from pgrelay.spark.mirrors.under_way import under_way
 from pgrelay.spark.mirrors.whole_tables import refuse_to_be_left
 from pgrelay.spark.mirrors.whole_transactions import WholeTransactions
 from pgrelay.spark.records.changes import refuse_other_placeholder
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import refuse_other_prefix
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
+
+Apply = Callable[[DataFrame, int], None]
 
 _TRIGGER: Final[Mapping[str, str]] = {"processingTime": "5 seconds"}
 _NOT_IN_BATCHES: Final = ("continuous", "realTime")  # triggers that Spark has for other queries only
@@ -83,8 +85,8 @@ def mirror(
     if not isinstance(whole_transactions, bool):
         raise SetupError(f"whole_transactions={whole_transactions!r}: write True or False")
     source = _source(spark, servers, options, checkpoint)
-    reading = _reading(tables, registry, placeholder, text_columns, source)
     writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to)
+    reading = _reading(tables, registry, placeholder, text_columns, source)
     return _query(source, reading, writing, prefix, trigger, query_name, whole_transactions)
 
 
@@ -114,8 +116,8 @@ def history(
     version and begins none. Raises SetupError as `mirror` does; without a key the query ends with one.
     """
     source = _source(spark, servers, options, checkpoint)
-    reading = _reading(tables, registry, placeholder, text_columns, source)
     writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to, history=True)
+    reading = _reading(tables, registry, placeholder, text_columns, source)
     return _query(source, reading, writing, prefix, trigger, query_name)
 
 
@@ -212,13 +214,13 @@ def _query(
     spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
     tables, using = writing.tables, writing.using
     schemas = SchemaTopic(servers, prefix, options)
-    filled = filled_topics(source, schemas, tables, using)
+    batches = Batches(schemas, reading, writing, filled=filled_topics(source, schemas, tables, using))
     if whole_transactions:
-        whole = WholeTransactions(prefix, schemas, reading, writing, source, filled=filled)
+        whole = WholeTransactions(prefix, batches, source)
         apply, topics = whole.apply, [*tables, whole.topic]
     else:
         refuse_to_be_left(source, prefix, tables, using)
-        apply, topics = Batches(schemas, reading, writing, filled=filled).apply, [*tables]
+        apply, topics = batches.apply, [*tables]
     refuse_left_out(source, topics)
     ids = TopicIds(source, topics)
     ids.refuse_lost()
@@ -226,12 +228,12 @@ def _query(
     warn_of_taken(source, tables)
     warn_of_topics(source, tables)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
-    writer = stream.writeStream.foreachBatch(_watched(checkpoint, ids.checking(apply)))
+    writer = stream.writeStream.foreachBatch(_watched(checkpoint, ids, apply))
     writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
     query = _triggered(writer, trigger or _TRIGGER).start()
-    checkpoint.note(spark, str(query.id))
+    checkpoints[str(query.id)] = checkpoint
     return query
 
 
@@ -242,10 +244,10 @@ def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStre
         raise SetupError(f"trigger={dict(trigger)}: {reason(error)}") from error
 
 
-def _watched(checkpoint: Checkpoint, apply: Apply) -> Apply:
+def _watched(checkpoint: Checkpoint, ids: TopicIds, apply: Apply) -> Apply:
     """The same `apply`, which metrics see as under way while it runs, and a stop of the query ends.
 
-    What Java throws in it is raised as a PgrelayError.
+    Topics that are new in the batch are looked at first. What Java throws in it is raised as a PgrelayError.
     """
 
     def applied(batch: DataFrame, number: int) -> None:
@@ -254,6 +256,7 @@ def _watched(checkpoint: Checkpoint, apply: Apply) -> Apply:
             ended_by_a_stop(batch.sparkSession),
             told_of(f"batch {number}"),  # what is not about one topic, such as reading them all
         ):
+            ids.refuse_lost_in(number)
             apply(batch, number)
 
     return applied

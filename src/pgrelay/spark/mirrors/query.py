@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
-from pgrelay.spark.mirrors.kafka_offsets import KafkaOffsets
+from pgrelay.spark.mirrors.kafka_cluster import KafkaCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,5 @@ class QuerySource:
     checkpoint: Checkpoint
 
     @property
-    def offsets(self) -> KafkaOffsets:
-        """The offsets in the Kafka cluster."""
-        return KafkaOffsets(self.session, self.servers, self.options)
+    def kafka(self) -> KafkaCluster:
+        return KafkaCluster(self.session, self.servers, self.options)

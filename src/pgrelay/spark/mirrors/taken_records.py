@@ -8,7 +8,7 @@ from py4j.protocol import Py4JError
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import reason
 from pgrelay.spark.kafka import allows_loss, tells_start
-from pgrelay.spark.mirrors.checkpoint import Ends
+from pgrelay.spark.mirrors.checkpoint import Offsets
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
 
@@ -63,13 +63,13 @@ def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
                 )
 
 
-def _firsts(source: QuerySource, topics: Iterable[str]) -> Ends:
+def _firsts(source: QuerySource, topics: Iterable[str]) -> Offsets:
     """The first offset that each partition still has; empty if no broker answers.
 
     Raises SetupError if Kafka's client refuses its settings.
     """
     try:
-        return source.offsets.firsts(topics)
+        return source.kafka.firsts(topics)
     except Py4JError as error:
         _log.debug("the topics' first offsets can't be read", reason=reason(error))
         return {}

@@ -9,7 +9,8 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pgrelay.spark.mirrors.kafka_offsets import KafkaOffsets, Offsets, client_options
+from pgrelay.spark.mirrors.checkpoint import Offsets
+from pgrelay.spark.mirrors.kafka_cluster import KafkaCluster, client_options
 from pgrelay.spark.mirrors.transactions import with_positions
 from pgrelay.spark.schemas.registry import Registry
 
@@ -53,14 +54,14 @@ class TopicEnds:
         """`options` are those of Spark's Kafka source, of which only the Kafka client's are used."""
         self._spark = spark
         self._options = client_options(servers, options)
-        self._offsets = KafkaOffsets(spark, servers, options)
+        self._kafka = KafkaCluster(spark, servers, options)
         self._registry = registry
         # By topic, for each partition where the reader stood and where it ended, and what that said.
         self._seen: dict[str, tuple[dict[int, _Window], Place]] = {}
 
     def places(self, read: Offsets) -> dict[str, Place]:
         """Where a reader stands that has read up to these offsets, by topic."""
-        ends = self._offsets.ends(read)
+        ends = self._kafka.ends(read)
         stands = {
             topic: {number: (offset, ends[topic][number]) for number, offset in offsets.items()}
             for topic, offsets in read.items()

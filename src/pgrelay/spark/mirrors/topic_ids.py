@@ -3,23 +3,19 @@
 Kafka (2.8 and later) gives each topic an id. A query's checkpoint keeps the ids of the topics that it reads.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import structlog
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import reason
 from pgrelay.spark.kafka import allows_loss
-from pgrelay.spark.mirrors.kafka_offsets import admin, client_options
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
 
 _log = structlog.get_logger(__name__)
-
-Apply = Callable[[DataFrame, int], None]
 
 # What became of a topic; each with a place for the checkpoint.
 _GONE: Final = (
@@ -46,15 +42,10 @@ class TopicIds:
         """
         self._refuse(self._asked(self._unseen))
 
-    def checking(self, apply: Apply) -> Apply:
-        """`apply`, with that check for topics that are created while the query runs."""
-
-        def applied(batch: DataFrame, number: int) -> None:
-            if self._unseen and (there := self._unseen & self._source.checkpoint.ends(number).keys()):
-                self._refuse(self._asked(there))
-            apply(batch, number)
-
-        return applied
+    def refuse_lost_in(self, batch: int) -> None:
+        """The same for the topics of a batch that were created while the query runs."""
+        if self._unseen and (there := self._unseen & self._source.checkpoint.ends(batch).keys()):
+            self._refuse(self._asked(there))
 
     def _refuse(self, found: dict[str, str | None]) -> None:
         checkpoint = self._source.checkpoint
@@ -94,7 +85,7 @@ class TopicIds:
 def _ids(source: QuerySource, topics: Iterable[str]) -> dict[str, str | None]:
     jvm = source.session._jvm
     assert jvm is not None
-    with admin(source.session, client_options(source.servers, source.options)) as client:
+    with source.kafka.admin() as client:
         found: dict[str, str | None] = dict.fromkeys(topics)
         there = client.listTopics().names().get()
         asked = jvm.java.util.ArrayList()

@@ -8,7 +8,6 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from pgrelay.spark.failures import reason
-from pgrelay.spark.mirrors.kafka_offsets import admin, client_options
 from pgrelay.spark.mirrors.query import QuerySource
 
 _log = structlog.get_logger(__name__)
@@ -22,7 +21,7 @@ def warn_of_topics(source: QuerySource, topics: Iterable[str]) -> None:
     client refuses its settings.
     """
     try:
-        with admin(source.session, client_options(source.servers, source.options)) as client:
+        with source.kafka.admin() as client:
             known = _known(client, source.servers)
             if known is None:
                 return

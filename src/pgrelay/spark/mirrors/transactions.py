@@ -12,7 +12,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
 from pgrelay.encode.topics import shorten
-from pgrelay.spark.mirrors.checkpoint import Ends
+from pgrelay.spark.mirrors.checkpoint import Offsets
 from pgrelay.spark.records.avro_records import READING, schema_id
 from pgrelay.spark.records.sql import JSON_OPTIONS
 from pgrelay.spark.schemas.avro_schemas import members, row_of
@@ -139,7 +139,7 @@ def with_positions(records: DataFrame, registry: Registry | None, boundaries: st
     return parsed.select(*_RAW, lsn.alias("commit_lsn"), seq.alias("seq"), ts.alias("ts_ms"), "boundary")
 
 
-def read_past(records: DataFrame, ends: Ends) -> dict[str, int]:
+def read_past(records: DataFrame, ends: Offsets) -> dict[str, int]:
     """For each topic, the commit LSN below which no record can come: all its partitions are read that far.
 
     Positions only rise within a partition. `ends` names the existing partitions.

@@ -166,8 +166,7 @@ class WholeTables:
         """Mark a target as this mirror's. Raises SetupError if it is another's, unless this one begins
         `anew` and so takes the target over."""
         mirror = table.properties().get(_MIRROR)
-        # An earlier release wrote the name without its catalog.
-        if mirror and lake_table(table.spark, mirror, table.using).name == self._position.name:
+        if mirror == self._position.name:
             return
         if mirror is not None and not anew:
             raise SetupError(
@@ -200,7 +199,6 @@ class WholeTables:
         A failure is logged: rows do not depend on it, and the account may not be allowed to delete files.
         """
         try:
-            self._held.shed_metadata()
             self._held.remove_old_files()
         except (PySparkException, Py4JJavaError) as error:
             _log.warning("old files stay", table=self._held.name, reason=reason(error))

@@ -6,7 +6,7 @@ own, on disk, so that a transaction may be larger than memory. The rest is appli
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -18,9 +18,9 @@ from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.mirrors.added_topics import AddedTopics
-from pgrelay.spark.mirrors.batches import AT_ONCE, Batches, Reading, Writing
-from pgrelay.spark.mirrors.held_commits import holds
+from pgrelay.spark.mirrors.batches import AT_ONCE, Batches
 from pgrelay.spark.mirrors.query import QuerySource
+from pgrelay.spark.mirrors.query_state import held_since
 from pgrelay.spark.mirrors.transactions import (
     Reach,
     Rest,
@@ -33,7 +33,6 @@ from pgrelay.spark.mirrors.transactions import (
 )
 from pgrelay.spark.mirrors.whole_tables import WholeTables
 from pgrelay.spark.schemas.schema import TableSchema
-from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
 _log = structlog.get_logger(__name__)
 
@@ -99,24 +98,13 @@ class Standstill:
 class WholeTransactions:
     """The micro-batches of a query that reads the transaction topic too."""
 
-    def __init__(
-        self,
-        prefix: str,
-        schemas: SchemaTopic,
-        reading: Reading,
-        writing: Writing,
-        source: QuerySource,
-        *,
-        filled: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, prefix: str, batches: Batches, source: QuerySource) -> None:
         self.topic = transaction_topic(prefix)
         self._prefix = prefix
-        self._batches = Batches(schemas, reading, writing, filled=filled, whole=True)
-        self._reading = reading
-        self._writing = writing
+        self._batches = batches
         self._source = source
         self._own: WholeTables | None = None  # from the first batch on
-        self._added_topics = AddedTopics(source, writing.tables)
+        self._added_topics = AddedTopics(source, batches.writing.tables)
         self._lacking = Standstill()
         self._untold = Standstill()
         # What the last batch left, if no transaction's end is among it.
@@ -134,15 +122,13 @@ class WholeTransactions:
         own = self._own = self._own or self._begun(spark, number)
         since = own.until
         values = records.where(F.col("value").isNotNull())
-        new = with_positions(values, self._reading.registry, self.topic).persist()
+        new = with_positions(values, self._batches.reading.registry, self.topic).persist()
         batch = _Batch(number, schemas, own, new, own.held(since))
         try:
             found, rest = self._look(batch, since)
             if not found.until and rest.rows:
                 self._refuse_unwritten(batch)
-            self._apply_until(
-                batch if found.until > since else replace(batch, held=batch.held.limit(0)), found.until
-            )
+            self._apply_until(batch, found.until)
             if rest.new:
                 own.hold(new.where(F.col("commit_lsn") > found.until), again=again)
             if number % _SWEEP_EVERY == 0:
@@ -150,7 +136,7 @@ class WholeTransactions:
             if number % _REMOVE_EVERY == _REMOVE_EVERY - 1:
                 own.remove_old_files()
             self._tell(found, rest, moved=found.until > since)
-            holds(self._source.session, own.query, rest.oldest_s)
+            held_since[own.query] = rest.oldest_s
             self._held = None if found.waiting else rest
         finally:
             new.unpersist()
@@ -173,9 +159,9 @@ class WholeTransactions:
 
     def _begun(self, spark: SparkSession, number: int) -> WholeTables:
         """The query's own tables, which its first batch creates."""
-        tables, using = self._writing.tables, self._writing.using
-        own = WholeTables.of(spark, self._prefix, self._source.checkpoint.query_id(), tables, using)
-        own.begin(tables, number)
+        writing, query = self._batches.writing, self._source.checkpoint.query_id()
+        own = WholeTables.of(spark, self._prefix, query, writing.tables, writing.using)
+        own.begin(writing.tables, number)
         return own
 
     def _reach(self, batch: _Batch, pending: DataFrame, since: int) -> Reach:
@@ -205,13 +191,14 @@ class WholeTransactions:
                 own.set_until(until)
 
     def _apply_due(self, batch: _Batch, until: int) -> None:
-        due = batch.held.where(F.col("commit_lsn") <= until).persist()
+        held = batch.held if until > batch.own.until else batch.held.limit(0)  # of which none is due
+        due = held.where(F.col("commit_lsn") <= until).persist()
         # A record without a position can't be read: report it at once.
         now = batch.new.where(F.coalesce(F.col("commit_lsn") <= until, F.lit(True)))
         try:
             # One at a time if tables share a plan with `from_avro`: each thread rebuilds its map of options
             # in the same place, and they then find duplicate keys.
-            at_once = AT_ONCE if self._reading.registry is None else 1
+            at_once = AT_ONCE if self._batches.reading.registry is None else 1
             self._batches.apply_tables(now.unionByName(due), batch.schemas, at_once)
         finally:
             due.unpersist()
@@ -221,7 +208,7 @@ class WholeTransactions:
         if any(self._source.checkpoint.ends(batch.number).get(self.topic, {}).values()):
             return
         deadline = time.monotonic() + _PATIENCE_S
-        while not self._source.offsets.is_written(self.topic):
+        while not self._source.kafka.is_written(self.topic):
             if time.monotonic() > deadline:
                 raise SetupError(
                     f"topic {self.topic} has no records, and nothing else shows where transactions end: set "
@@ -234,7 +221,7 @@ class WholeTransactions:
         """Raise RecordError: without that begin or end, half a transaction would pass for a whole one."""
         if rest.unread is not None:
             partition, offset = rest.unread
-            cure = _UNREAD_CURE if self._reading.registry is None else _UNKNOWN_CURE
+            cure = _UNREAD_CURE if self._batches.reading.registry is None else _UNKNOWN_CURE
             raise RecordError(
                 f"{self.topic} partition {partition} offset {offset}: not the begin or end of a transaction "
                 f"that can be read; {cure}"
@@ -246,7 +233,7 @@ class WholeTransactions:
 
         Raises SetupError or GapError if one does not fit its topic, and then claims none.
         """
-        named = {self._writing.tables[topic]: schema for topic, schema in batch.schemas.items()}
+        named = {self._batches.writing.tables[topic]: schema for topic, schema in batch.schemas.items()}
         tables = {
             name: self._batches.target(batch.session, schema).table
             for name, schema in named.items()

@@ -26,11 +26,13 @@ OUTDATED: Final = (UNKNOWN, ABSENT, UNREGISTERED)
 
 def key_of(schema: TableSchema) -> str:
     """SQL of the struct of the key's columns, taken from the row; null if the record has no key."""
-    fields = [
-        named(when("op = 'd'", f"before.{quoted(name)}", f"after.{quoted(name)}"), name)
-        for name in schema.key
-    ]
+    fields = (named(of_key(name), name) for name in schema.key)
     return when("has_key", f"struct({', '.join(fields)})")
+
+
+def of_key(name: str) -> str:
+    """SQL of the value of a key's column, which a delete has only in the old row."""
+    return when("op = 'd'", f"before.{quoted(name)}", f"after.{quoted(name)}")
 
 
 def unidentified(flat: str) -> str:

@@ -39,27 +39,28 @@ def writer_schema(number: int, text: str) -> WriterSchema | None:
     found = row_of(schema)
     if found is None:
         return None
-    row, flat = found
-    columns = {
-        field.get("pgrelay.name", field["name"]): field["name"]
-        for field in row["fields"]
-        if not (flat and field["name"] in FLAT_NAMES)
-    }
+    fields, flat = found
+    columns = {column_of(field): field["name"] for field in fields}
     return WriterSchema(number, json.dumps(_readable(schema)), flat, columns)
 
 
-def row_of(schema: AvroSchema) -> tuple[AvroSchema, bool] | None:
-    """The row's part of a value's schema, and whether it is flat: the value is the row itself.
+def row_of(schema: AvroSchema) -> tuple[list[dict[str, Any]], bool] | None:
+    """The fields of a row in a value's schema, and whether that is flat: the value is the row itself.
 
     None if the schema is not that of a table's changes.
     """
     fields = {field["name"]: field for field in schema.get("fields", ())} if isinstance(schema, dict) else {}
     # Recognized by a name that only we use: a flat row may have a column `after`.
     if "__commit_lsn" in fields:
-        return schema, True
+        return [field for name, field in fields.items() if name not in FLAT_NAMES], True
     if not {"before", "after", "source"} <= fields.keys() or not members(fields["source"]["type"]) >= _SOURCE:
         return None
-    return present(fields["before"]["type"]), False
+    return present(fields["before"]["type"])["fields"], False
+
+
+def column_of(field: dict[str, Any]) -> str:
+    """The name of a field's column, which need not be legal in Avro."""
+    return str(field.get("pgrelay.name", field["name"]))
 
 
 def members(schema: AvroSchema) -> set[str]:

@@ -62,48 +62,13 @@ _COUNTERPARTS: Final[dict[str, DataType]] = {
 
 # Values of these types are never stored out of line (TOAST), so an update always carries them.
 _INLINE: Final = frozenset(
-    [
-        "bool",
-        "char",
-        "int2",
-        "int4",
-        "int8",
-        "oid",
-        "float4",
-        "float8",
-        "money",
-        "date",
-        "time",
-        "timetz",
-        "timestamp",
-        "timestamptz",
-        "interval",
-        "uuid",
-        "name",
-        "point",
-        "lseg",
-        "box",
-        "line",
-        "circle",
-        "macaddr",
-        "macaddr8",
-        "pg_lsn",
-        "tid",
-        "xid",
-        "xid8",
-        "cid",
-        "regproc",
-        "regprocedure",
-        "regoper",
-        "regoperator",
-        "regclass",
-        "regtype",
-        "regconfig",
-        "regdictionary",
-        "regnamespace",
-        "regrole",
-        "regcollation",
-    ]
+    (
+        *("bool", "char", "int2", "int4", "int8", "oid", "float4", "float8", "money", "uuid", "name"),
+        *("date", "time", "timetz", "timestamp", "timestamptz", "interval", "macaddr", "macaddr8"),
+        *("point", "lseg", "box", "line", "circle", "pg_lsn", "tid", "xid", "xid8", "cid"),
+        *("regproc", "regprocedure", "regoper", "regoperator", "regclass", "regtype", "regconfig"),
+        *("regdictionary", "regnamespace", "regrole", "regcollation"),
+    )
 )
 
 # From this OID on, types are a database's own: one may be called money or line, and be large.

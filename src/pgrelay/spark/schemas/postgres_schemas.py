@@ -18,7 +18,7 @@ from pgrelay.encode.types import Encodings
 from pgrelay.encode.values.text import text_encoding
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import TableSchema, TableVersion, refuse_other_prefix
+from pgrelay.spark.schemas.schema import UNTOLD, TableSchema, TableVersion, refuse_other_prefix
 from pgrelay.wire.pgoutput import RelationColumn
 
 # The columns of each table in order. Generated columns are left out, since they are not replicated. Columns
@@ -91,7 +91,7 @@ def postgres_schemas(
         named[folded(name)] += 1
         columns = [(row, _column(row, types, choices, format)) for row in rows]
         first = columns[0][0]
-        version = TableVersion((0, 0), tuple(column for _, column in columns), IDENTITIES[first["identity"]])
+        version = TableVersion(UNTOLD, tuple(column for _, column in columns), IDENTITIES[first["identity"]])
         schemas[name] = TableSchema(name, schema, table, (version,), first["systemid"])
     return {name: schema for name, schema in schemas.items() if named[folded(name)] == 1}
 

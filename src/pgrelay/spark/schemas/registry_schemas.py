@@ -5,12 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pgrelay.encode.avro.names import legal
-from pgrelay.encode.records import FLAT_NAMES
 from pgrelay.errors import SetupError
-from pgrelay.spark.schemas.avro_schemas import AvroSchema, present, row_of
+from pgrelay.spark.schemas.avro_schemas import AvroSchema, column_of, present, row_of
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
-from pgrelay.spark.schemas.schema import TableSchema, TableVersion, refuse_text
+from pgrelay.spark.schemas.schema import UNTOLD, TableSchema, TableVersion, refuse_text
 
 # The Postgres type that each Avro type stands for; a registry knows no more than that.
 _TYPES: Final = {
@@ -48,16 +47,15 @@ def _schema(topic: str, key: str | None, value: str) -> TableSchema:
             f"{topic}: the last schema of subject {topic}-value is not that of a table's changes: leave the "
             "topic out"
         )
-    row, flat = found
+    fields, _ = found
     keys = {field["name"] for field in json.loads(key)["fields"]} if key is not None else set[str]()
-    members = [field for field in row["fields"] if not (flat and field["name"] in FLAT_NAMES)]
-    columns = [_column(field, keys) for field in members]
+    columns = [_column(field, keys) for field in fields]
     _, namespace, table = f"..{schema['namespace']}".rsplit(".", 2)
-    return TableSchema(topic, namespace, table, (TableVersion((0, 0), tuple(columns)),))
+    return TableSchema(topic, namespace, table, (TableVersion(UNTOLD, tuple(columns)),))
 
 
 def _column(field: dict[str, Any], keys: set[str]) -> Column:
-    name = field.get("pgrelay.name", field["name"])
+    name = column_of(field)
     type_name, typmod, encoding = _described(present(field["type"]))
     return Column(name, type_name, typmod, legal(name) in keys, encoding)
 

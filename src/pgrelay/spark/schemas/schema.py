@@ -1,10 +1,10 @@
 """A table's columns through time, as the schema topic has them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Self
+from typing import Final, Self
 
 from pyspark.sql.types import StructField, StructType
 
@@ -16,6 +16,8 @@ from pgrelay.spark.schemas.renames import Renames, find_renames
 from pgrelay.spark.schemas.widening import declared, rewritten, widens
 
 Position = tuple[int, int]  # (commit_lsn, seq), which orders all changes of a database
+
+UNTOLD: Final[Position] = (0, 0)  # of a version that was not read from the schema topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,12 @@ class TableSchema:
         left out.
         """
         found: list[tuple[Position, Column]] = []
-        for version, column in self._backwards(name):
+        steps_back = [{c.name: c.name for c in self.columns}, *reversed(self._steps_back)]
+        for version, step in zip(reversed(self.versions), steps_back, strict=True):
+            if name not in step:
+                break
+            name = step[name]
+            column = next(column for column in version.columns if column.name == name)
             if found and replace(found[-1][1], key=column.key) == column:
                 found.pop()
             found.append((version.position, column))
@@ -223,14 +230,6 @@ class TableSchema:
         """The positions of versions that may have changed older rows in unknown ways, and why."""
         found = [(now.position, _doubt(was, now, renames)) for was, now, renames in self._changes]
         return [(position, doubt) for position, doubt in found if doubt is not None]
-
-    def _backwards(self, name: str) -> Iterator[tuple[TableVersion, Column]]:
-        steps_back = [{c.name: c.name for c in self.columns}, *reversed(self._steps_back)]
-        for version, step in zip(reversed(self.versions), steps_back, strict=True):
-            if name not in step:
-                return
-            name = step[name]
-            yield version, next(column for column in version.columns if column.name == name)
 
     def known_names(self) -> list[str]:
         """The names of all columns that ever existed: those in force in their order, then the others."""

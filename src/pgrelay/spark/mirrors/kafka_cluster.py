@@ -10,10 +10,7 @@ from pyspark.sql import SparkSession
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import cause
 from pgrelay.spark.kafka import CLIENT
-from pgrelay.spark.mirrors.checkpoint import Ends
-
-# By topic and partition; an end is the first offset that is not read.
-Offsets = Mapping[str, Mapping[int, int]]
+from pgrelay.spark.mirrors.checkpoint import Offsets
 
 # How long a start waits for answers that it can do without, instead of Kafka's minute.
 BRIEFLY: Final = {"default.api.timeout.ms": "10000", "request.timeout.ms": "10000"}
@@ -30,15 +27,6 @@ def client_options(servers: str, options: Mapping[str, str] | None) -> dict[str,
     """Those options of the Kafka source that are the Kafka client's, and ours for it."""
     client = {name: value for name, value in (options or {}).items() if name.startswith("kafka.")}
     return {**CLIENT, **client, "kafka.bootstrap.servers": servers}
-
-
-def client_settings(spark: SparkSession, options: Mapping[str, str], more: Mapping[str, str]) -> Any:
-    """The same, and `more` under Kafka's own names, as a client in Spark's JVM takes them."""
-    jvm: Any = spark._jvm
-    settings = jvm.java.util.HashMap()
-    for name, value in {**options, **more}.items():
-        settings.put(name.removeprefix("kafka."), value)
-    return settings
 
 
 @contextmanager
@@ -63,25 +51,8 @@ def _made_as_told() -> Iterator[None]:
         ) from None
 
 
-@contextmanager
-def admin(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
-    """Kafka's admin client in Spark's JVM; `options` as `client_options` returns them.
-
-    Raises SetupError if it does not accept them.
-    """
-    jvm: Any = spark._jvm
-    with _made_as_told():
-        client = jvm.org.apache.kafka.clients.admin.AdminClient.create(
-            client_settings(spark, options, BRIEFLY)
-        )
-    try:
-        yield client
-    finally:
-        client.close()
-
-
-class KafkaOffsets:
-    """Asks a cluster for offsets. `options` are those of Spark's Kafka source.
+class KafkaCluster:
+    """Asks a cluster. `options` are those of Spark's Kafka source.
 
     Its errors are Py4J's, but SetupError if Kafka's client does not accept the options.
     """
@@ -90,12 +61,12 @@ class KafkaOffsets:
         self._spark = spark
         self._options = client_options(servers, options)
 
-    def ends(self, wanted: Offsets) -> Ends:
+    def ends(self, wanted: Offsets) -> Offsets:
         """Where these partitions end now."""
         with self._consumer() as consumer:
             return self._asked(consumer.endOffsets, wanted)
 
-    def firsts(self, topics: Iterable[str]) -> Ends:
+    def firsts(self, topics: Iterable[str]) -> Offsets:
         """The first offset that each partition still has, for those topics that exist."""
         with self._consumer(BRIEFLY) as consumer:
             there = consumer.listTopics()
@@ -109,18 +80,38 @@ class KafkaOffsets:
             return bool(there and self._asked(consumer.endOffsets, {topic: [0]})[topic][0])
 
     @contextmanager
+    def admin(self) -> Iterator[Any]:
+        """Kafka's admin client in Spark's JVM."""
+        jvm: Any = self._spark._jvm
+        with _made_as_told():
+            client = jvm.org.apache.kafka.clients.admin.AdminClient.create(self._settings(BRIEFLY))
+        try:
+            yield client
+        finally:
+            client.close()
+
+    @contextmanager
     def _consumer(self, more: Mapping[str, str] | None = None) -> Iterator[Any]:
         jvm: Any = self._spark._jvm
         bytes_alone = {"key.deserializer": _BYTES, "value.deserializer": _BYTES}
-        settings = client_settings(self._spark, self._options, {**bytes_alone, **(more or {})})
         with _made_as_told():
-            consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
+            consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(
+                self._settings({**bytes_alone, **(more or {})})
+            )
         try:
             yield consumer
         finally:
             consumer.close()
 
-    def _asked(self, ask: Callable[[Any], Any], wanted: Mapping[str, Iterable[int]]) -> Ends:
+    def _settings(self, more: Mapping[str, str]) -> Any:
+        """The options, and `more`, under Kafka's own names, as a client in Spark's JVM takes them."""
+        jvm: Any = self._spark._jvm
+        settings = jvm.java.util.HashMap()
+        for name, value in {**self._options, **more}.items():
+            settings.put(name.removeprefix("kafka."), value)
+        return settings
+
+    def _asked(self, ask: Callable[[Any], Any], wanted: Mapping[str, Iterable[int]]) -> Offsets:
         """The offsets of these partitions by `ask`, which takes a Java list of them."""
         jvm: Any = self._spark._jvm
         of = jvm.org.apache.kafka.common.TopicPartition
@@ -131,7 +122,7 @@ class KafkaOffsets:
         for partition in partitions.values():
             listed.add(partition)
         found = ask(listed)
-        offsets: Ends = {topic: {} for topic in wanted}
+        offsets: Offsets = {topic: {} for topic in wanted}
         for (topic, number), partition in partitions.items():
             offsets[topic][number] = found.get(partition)
         return offsets

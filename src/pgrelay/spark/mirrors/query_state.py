@@ -1,4 +1,4 @@
-"""Which topics a running batch takes records from, and since when, so that metrics can show it as lag.
+"""What queries tell the listener that reports them: checkpoints, running batches, and what is held back.
 
 Spark reports a batch only once it has ended. It calls batches and listeners back in the same Python process,
 so they share this module's state: a user makes query and listener apart, and the session that both have is
@@ -9,8 +9,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from pgrelay.spark.mirrors.checkpoint import Checkpoint
+
+# By the query's id.
+checkpoints: dict[str, Checkpoint] = {}
+# By the id of a query of whole transactions: the commit time of the oldest one that it holds back, if any, in
+# seconds since 1970.
+held_since: dict[str, float | None] = {}
 # By checkpoint and topic, in seconds since 1970.
-_since: dict[tuple[str, str], float] = {}
+_under_way: dict[tuple[str, str], float] = {}
 
 
 @contextmanager
@@ -19,14 +26,14 @@ def under_way(
 ) -> Iterator[None]:
     """During the block, a batch of that checkpoint's query takes in records of these topics."""
     places = [(checkpoint, topic) for topic in topics]
-    _since.update(dict.fromkeys(places, clock()))
+    _under_way.update(dict.fromkeys(places, clock()))
     try:
         yield
     finally:
         for place in places:
-            _since.pop(place, None)
+            _under_way.pop(place, None)
 
 
 def under_way_since(topic: str) -> float | None:
     """When the oldest running batch with records of a topic began; None if there is none."""
-    return min((since for (_, each), since in list(_since.items()) if each == topic), default=None)
+    return min((since for (_, each), since in list(_under_way.items()) if each == topic), default=None)
