@@ -103,6 +103,16 @@ def test_what_fails_is_logged_and_has_its_next_turn(spark: SparkSession, topic: 
     assert failing.rest_s() > DAY_S - 60
 
 
+def test_a_target_that_can_not_be_looked_at_is_named(
+    spark: SparkSession, topic: Topic, target: str, warehouse: Path
+) -> None:
+    made(spark, topic, target)
+    for file in (warehouse / "iceberg" / target.replace(".", "/") / "metadata").glob("*.metadata.json"):
+        file.write_text("{")
+    with pytest.raises(pg.PgrelayError, match=f"^upkeep of {target}: "):
+        upkeep(spark, target).rest_s()
+
+
 def test_a_stop_ends_it_with_the_current_target(
     spark: SparkSession, topic: Topic, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,10 @@ class Upkeep:
         self._due: dict[str, float] = {}  # by target, in seconds since 1970
 
     def rest_s(self) -> float:
-        """Seconds until a target is due; inf if none ever is."""
+        """Seconds until a target is due; inf if none ever is.
+
+        Raises PgrelayError if a target can't be looked at; so does `run`.
+        """
         return max(min(map(self._due_at, self._targets), default=math.inf) - time.time(), 0)
 
     def run(self, stop: threading.Event) -> None:
@@ -51,7 +54,9 @@ class Upkeep:
             if self._due_at(target) > soon:
                 continue
             table = self._table(target)
-            if table.exists():
+            with told_of(f"upkeep of {target}"):
+                there = table.exists()
+            if there:
                 self._keep(target, table, stop)
             if stop.is_set():
                 return
@@ -63,14 +68,16 @@ class Upkeep:
 
     def _due_at(self, target: str) -> float:
         if target not in self._due:
-            table, now = self._table(target), time.time()
-            if not table.exists():
-                self._due[target] = now + self._every_s  # a new target has nothing to compact for a while
-            elif (done := table.properties().get(_DONE)) is None:
-                self._due[target] = now
-            else:
-                self._due[target] = datetime.fromisoformat(done).timestamp() + self._every_s
+            with told_of(f"upkeep of {target}"):
+                self._due[target] = self._asked(self._table(target))
         return self._due[target]
+
+    def _asked(self, table: LakeTable) -> float:
+        now = time.time()
+        if not table.exists():
+            return now + self._every_s  # a new target has nothing to compact for a while
+        done = table.properties().get(_DONE)
+        return now if done is None else datetime.fromisoformat(done).timestamp() + self._every_s
 
     def _keep(self, target: str, table: LakeTable, stop: threading.Event) -> None:
         _log.info("compacting and purging", target=target)
