@@ -123,10 +123,10 @@ class Silence:
         self._thread.join()
 
 
-def measure(stage: Stage, load: Load, rate: int, seconds: int, large_rows: int) -> bool:
+def measure(stage: Stage, load: Load, delivery: str, rate: int, seconds: int, large_rows: int) -> bool:
     """Print one line of figures; return False if a record is missing."""
     listen = f"127.0.0.1:{free_port()}"
-    contender = relay("compiled", sections={"http": {"listen": listen}})
+    contender = relay("compiled", sections={"http": {"listen": listen}, "sink": {"delivery": delivery}})
     ids = range(1, rate * seconds + 1)
     with ExitStack() as stack:
         topics = stack.enter_context(Topics(stage.bootstrap, contender.prefix, _IDLE.tables))
@@ -168,6 +168,7 @@ def _print(label: str, delays: list[float], silence_s: float, histogram: str) ->
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.latency", description=__doc__)
+    parser.add_argument("--delivery", default="at_least_once", help="or exactly_once (%(default)s)")
     parser.add_argument("--rate", type=int, default=500, help="commits a second (%(default)s)")
     parser.add_argument("--seconds", type=int, default=20, help="(%(default)s)")
     parser.add_argument("--large", type=int, default=500_000, help="rows of the large one (%(default)s)")
@@ -176,7 +177,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="pgrelay-bench-") as folder, servers(Path(folder)) as stage:
         for large_rows in (0, options.large):
             with loaded(stage, _IDLE) as load:
-                complete = measure(stage, load, options.rate, options.seconds, large_rows) and complete
+                complete = (
+                    measure(stage, load, options.delivery, options.rate, options.seconds, large_rows)
+                    and complete
+                )
     return 0 if complete else 1
 
 
