@@ -8,8 +8,10 @@ from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import WRONG, last_words
 from tests.integration.relays import Relay
+from tests.integration.waiting import wait_until
 
 SOON = 15.0  # seconds, some of them for a busy machine
+LONGEST_REST = 10.0  # seconds between two looks at the server
 
 OTHER_KINDS = (
     "publications were altered to publish other kinds of changes: those that they do not publish, or did not "
@@ -38,14 +40,19 @@ def test_a_dropped_publication_ends_the_relay(database: Database, new_relay: New
 
 def test_a_look_that_waited_for_a_lock_does_not_delay_the_next_ones(database: Database, relay: Relay) -> None:
     """Row 13: a look that takes long is followed by a rest, and PostgreSQL 18 skips rows meanwhile."""
-    with database.connect() as other, other.transaction():
-        other.execute("LOCK TABLE pg_publication_rel")
-        time.sleep(5)  # past the next look, but less than a query may take
-    time.sleep(1)  # the look's answer comes
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
+    waits = f"SELECT count(*) {others} AND wait_event_type = 'Lock'"
+    looks = f"SELECT count(*) {others} AND backend_type = 'client backend' AND state = 'active'"
+    with database.connect() as asking:
+        with database.connect() as other, other.transaction():
+            other.execute("LOCK TABLE pg_publication_rel")
+            wait_until(lambda: asking.execute(waits).fetchall() == [(1,)], "a look that waits")
+            time.sleep(4)  # so long it takes, which is less than a query may
+        wait_until(lambda: asking.execute(looks).fetchall() == [(0,)], "the end of the look")
     began = time.monotonic()
     database.execute("DROP PUBLICATION pgrelay")
     assert "publication pgrelay was dropped" in last_words(relay, WRONG)
-    assert time.monotonic() - began < SOON
+    assert time.monotonic() - began < LONGEST_REST + SOON
 
 
 @pytest.mark.parametrize("version", ["16"], indirect=True)
