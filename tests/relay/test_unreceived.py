@@ -18,6 +18,12 @@ def test_commits_are_later_than_the_last_look_at_which_all_was_received() -> Non
     assert unreceived.since_s(0, 3 * MIB, asked_s=16, now_s=18, delivered_s=5) == 10
 
 
+def test_what_was_received_and_not_delivered_comes_again_after_a_reconnect() -> None:
+    unreceived = Unreceived()
+    assert unreceived.since_s(9 * MIB, 9 * MIB, asked_s=60, now_s=62, delivered_s=5, waits_s=10) is None
+    assert unreceived.since_s(0, 9 * MIB, asked_s=64, now_s=66, delivered_s=5) == 10
+
+
 def test_commits_are_later_than_the_last_that_was_delivered() -> None:
     unreceived = Unreceived()
     assert unreceived.since_s(0, 9 * MIB, asked_s=10, now_s=12, delivered_s=5) == 5

@@ -147,8 +147,8 @@ class Observer:
         )
         if session.server_poll.wal is not None:
             metrics.set_slot_wal(retained=session.server_poll.wal.retained, safe=session.server_poll.wal.safe)
-        unreceived_us = self._unreceived_us(session)  # asked each time, since it remembers
         waits_us = ledger.oldest_commit_us
+        unreceived_us = self._unreceived_us(session, waits_us)  # asked each time, since it remembers
         metrics.set_oldest_commit(unreceived_us if waits_us is None else waits_us)
         metrics.inflight_records = session.sink.in_queue
         metrics.open_transactions = len(session.assembler.held())
@@ -159,7 +159,7 @@ class Observer:
             metrics.add_records(table, op, count)
         self._tell_dead_letters(session)
 
-    def _unreceived_us(self, session: Session) -> int | None:
+    def _unreceived_us(self, session: Session, waits_us: int | None) -> int | None:
         """Since when commits may have been waiting to be received, in microseconds since 1970."""
         poll = session.server_poll
         if poll.wal is None:
@@ -167,8 +167,9 @@ class Observer:
         now_s = time.time()
         asked_s = now_s - (time.monotonic() - poll.asked_at)
         delivered_s = self._metrics.last_delivered_s
+        waits_s = None if waits_us is None else waits_us / 1_000_000
         since_s = self._unreceived.since_s(
-            session.ledger.server_lsn, poll.wal.wal_end, asked_s, now_s, delivered_s
+            session.ledger.server_lsn, poll.wal.wal_end, asked_s, now_s, delivered_s, waits_s
         )
         return None if since_s is None else int(since_s * 1_000_000)
 

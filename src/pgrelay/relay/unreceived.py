@@ -2,7 +2,8 @@
 
 Nothing waits in the ledger while a large transaction comes in, or the server is slow to send the next one.
 Yet commits may have been waiting on the server for long. They are later than the last one that was delivered,
-and than the last look at the server at which we had all of its WAL. So they are no older than that.
+and than the last look at the server at which we had all of its WAL. So they are no older than that. But what
+we had then and Kafka had not acknowledged comes again after a reconnect, and may be older.
 """
 
 from typing import Final
@@ -20,16 +21,23 @@ class Unreceived:
         self._had_all_s: float | None = None
 
     def since_s(
-        self, received: int, wal_end: int, asked_s: float, now_s: float, delivered_s: float | None
+        self,
+        received: int,
+        wal_end: int,
+        asked_s: float,
+        now_s: float,
+        delivered_s: float | None,
+        waits_s: float | None = None,
     ) -> float | None:
         """The time since which commits may have been waiting to be received; None if we are not behind.
 
         The server's WAL ended at `wal_end` when it was asked at `asked_s`. The last commit that Kafka has
-        acknowledged is of `delivered_s`. Before the first one, and the first look at which we had everything,
-        it is the first look itself.
+        acknowledged is of `delivered_s`; of those received that it has not, the oldest is of `waits_s`.
+        Before the first one, and the first look at which we had everything, it is the first look itself.
         """
         if wal_end - received <= _NEAR:
-            self._had_all_s, self._since_s = asked_s, None
+            self._had_all_s = asked_s if waits_s is None else min(asked_s, waits_s)
+            self._since_s = None
         elif now_s - asked_s >= _RECENT_S:
             known = [time_s for time_s in (self._had_all_s, delivered_s) if time_s is not None]
             self._since_s = max(known) if known else self._since_s or asked_s
