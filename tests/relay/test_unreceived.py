@@ -18,6 +18,16 @@ def test_commits_are_later_than_the_last_look_at_which_all_was_received() -> Non
     assert unreceived.since_s(0, 3 * MIB, asked_s=16, now_s=18, delivered_s=5) == 10
 
 
+def test_a_stream_that_is_always_some_seconds_behind_is_no_further_behind() -> None:
+    unreceived = Unreceived()
+    unreceived.since_s(0, 0, asked_s=0, now_s=2, delivered_s=None)
+    for now_s in range(4, 100, 2):
+        received, wal_end = (now_s - 8) * 9 * MIB, (now_s - 2) * 9 * MIB
+        since_s = unreceived.since_s(received, wal_end, asked_s=now_s - 2, now_s=now_s, delivered_s=None)
+        assert since_s is not None
+        assert now_s - since_s <= 2 * 8
+
+
 def test_what_was_received_and_not_delivered_comes_again_after_a_reconnect() -> None:
     unreceived = Unreceived()
     assert unreceived.since_s(9 * MIB, 9 * MIB, asked_s=60, now_s=62, delivered_s=5, waits_s=10) is None

@@ -2,8 +2,11 @@
 
 Nothing waits in the ledger while a large transaction comes in, or the server is slow to send the next one.
 Yet commits may have been waiting on the server for long. They are later than the last one that was delivered,
-and than the last look at the server at which we had all of its WAL. So they are no older than that. But what
-we had then and Kafka had not acknowledged comes again after a reconnect, and may be older.
+and than the last look at the server of which we have received all WAL. So they are no older than that. But
+what we had received and Kafka had not acknowledged comes again after a reconnect, and may be older.
+
+A stream that is always some seconds behind never has all WAL of the latest look. So an earlier look is kept
+until we have received its WAL.
 """
 
 from typing import Final
@@ -19,6 +22,8 @@ class Unreceived:
     def __init__(self) -> None:
         self._since_s: float | None = None
         self._had_all_s: float | None = None
+        # A look whose WAL we have not received yet: when it was, and where WAL ended.
+        self._ahead: tuple[float, int] | None = None
 
     def since_s(
         self,
@@ -33,12 +38,19 @@ class Unreceived:
 
         The server's WAL ended at `wal_end` when it was asked at `asked_s`. The last commit that Kafka has
         acknowledged is of `delivered_s`; of those received that it has not, the oldest is of `waits_s`.
-        Before the first one, and the first look at which we had everything, it is the first look itself.
+        Before the first one, and the first look whose WAL was received, it is the first look itself.
         """
         if wal_end - received <= _NEAR:
-            self._had_all_s = asked_s if waits_s is None else min(asked_s, waits_s)
-            self._since_s = None
+            self._had_all(asked_s, waits_s)
+            self._since_s, self._ahead = None, None
         elif now_s - asked_s >= _RECENT_S:
+            if self._ahead is not None and self._ahead[1] - received <= _NEAR:
+                self._had_all(self._ahead[0], waits_s)
+                self._ahead = None
+            self._ahead = self._ahead or (asked_s, wal_end)
             known = [time_s for time_s in (self._had_all_s, delivered_s) if time_s is not None]
             self._since_s = max(known) if known else self._since_s or asked_s
         return self._since_s
+
+    def _had_all(self, asked_s: float, waits_s: float | None) -> None:
+        self._had_all_s = asked_s if waits_s is None else min(asked_s, waits_s)
