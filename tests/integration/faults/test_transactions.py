@@ -1,6 +1,5 @@
 """Transactions too large for memory or for the disk, or rolled back in part: rows 17 to 20."""
 
-import math
 import resource
 from pathlib import Path
 
@@ -131,7 +130,8 @@ def test_a_full_disk_is_waited_for(database: Database, new_relay: NewRelay) -> N
     relay.wait_for(tried_again, "more tries")
     assert {status for status, _ in told} == {503}
     assert all(".spool: File too large" in why for _, why in told)
-    assert math.isnan(relay.metric("pgrelay_lag_seconds"))
+    # Not known; or, if a try took over a second, for how long the transaction may have been on its way.
+    assert relay.metric("pgrelay_lag_seconds") != 0
     every, of_spool = relay.metrics("pgrelay_reconnects_total", 'pgrelay_reconnects_total{end="spool"}')
     assert every == of_spool
     assert len(relay.events("streaming")) == 1
