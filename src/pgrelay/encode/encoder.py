@@ -189,7 +189,7 @@ class Encoder:
         return relations_ahead(self._events, self._next, self._body, lsn, xid, self._relations)
 
     def _use(self, plan: Plan) -> None:
-        """Encode the change that was put off for this plan by it, and those that follow.
+        """Use this plan for the change that was put off for lack of it, and for those that follow.
 
         Raises SetupError if a rename would show a hidden column.
         """
@@ -245,9 +245,9 @@ class Encoder:
             self._rare(frame)
 
     def _put_off(self, oid: int) -> bool:
-        """Whether a change of this relation can't be encoded yet. Then it is the next event again.
+        """Whether a change of this relation can't be encoded yet. If so, it is the next event again.
 
-        What it lacks is needed then; or it lacked only a plan that there was, and has it the next time.
+        By then `need` says what it lacks. Or it is None, and a plan that was made before is in use now.
         """
         relations, envelope = self._relations, self._changes.envelope
         if oid in relations.plans:

@@ -118,7 +118,7 @@ class Batches:
     ) -> None:
         """Apply the records of every topic, `at_once` topics in parallel. Each topic reads `records` again.
 
-        If they are POSITIONED, they are whole transactions, which no version of a target may split.
+        If they have `commit_lsn`, they are whole transactions, which no version of a target may split.
         Raises the error of the first topic that fails, in their order. No topic begins after that.
         """
         failed = threading.Event()
