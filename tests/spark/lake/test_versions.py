@@ -137,6 +137,16 @@ def test_a_table_without_a_key_has_no_history(topic: Topic, target: str) -> None
     assert not lake.exists()  # so that a mirror can have it
 
 
+def test_a_history_that_gets_a_column_named_end_lsn_is_no_mirror(topic: Topic, target: str) -> None:
+    """The cure for a mirror, to drop the target, would lose every version."""
+    lake, schema = lake_table(topic.spark, target, "iceberg"), table(topic.name, ID)
+    topic.write(change("c", 10, after={"id": 1}))
+    HistoryTarget(lake, schema).apply(topic.changes(schema), schema)
+    named = table(topic.name, ID, Column("__end_lsn", "text"))
+    with pytest.raises(SetupError, match="a column named '__end_lsn' itself: rename it$"):
+        HistoryTarget(lake, named).apply(topic.changes(named), named)
+
+
 def test_a_tables_own_column_named_end_lsn_makes_it_no_history(topic: Topic, target: str) -> None:
     schema = table(topic.name, ID, Column("__end_lsn", "text"))
     lake = lake_table(topic.spark, target, "iceberg")

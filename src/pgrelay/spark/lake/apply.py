@@ -180,8 +180,9 @@ class Target:
         self._demanded = schema.columns
 
     def _refuse_other_kind(self, schema: TableSchema) -> None:
-        has_versions = END_LSN in self.table.rows().columns and END_LSN not in schema.known_names()
-        if has_versions != self.is_history:
+        if END_LSN in schema.known_names():
+            return  # it tells nothing, and a history refuses it by its name
+        if (END_LSN in self.table.rows().columns) != self.is_history:
             one, other = ("mirror", "history") if self.is_history else ("history", "mirror")
             raise SetupError(
                 f"{self.table.name} is the target of a {one}, not of a {other}: name another, or drop it "
