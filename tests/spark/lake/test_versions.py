@@ -143,7 +143,7 @@ def test_a_history_that_gets_a_column_named_end_lsn_is_no_mirror(topic: Topic, t
     topic.write(change("c", 10, after={"id": 1}))
     HistoryTarget(lake, schema).apply(topic.changes(schema), schema)
     named = table(topic.name, ID, Column("__end_lsn", "text"))
-    with pytest.raises(SetupError, match="a column named '__end_lsn' itself: rename it$"):
+    with pytest.raises(SetupError, match=r"a column named '__end_lsn' itself: rename it$"):
         HistoryTarget(lake, named).apply(topic.changes(named), named)
 
 
