@@ -15,7 +15,7 @@ class Limits:
     `by_producer`: the limit of bytes is the producer's.
     """
 
-    most_bytes: int = 1 << 60
+    most_bytes: int = 1 << 60  # no limit; compiled, a larger number would be an object
     keyed: bool = False
     by_producer: bool = False
 

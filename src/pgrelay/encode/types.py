@@ -18,7 +18,7 @@ Converter = Callable[[bytes], bytes]
 # The kinds of encoding, which the per-row loop switches on.
 RAW: Final = 0  # the value's bytes are themselves valid JSON
 QUOTED: Final = 1  # between quotes as they are: bytes that never need escaping
-TEXT: Final = 2  # a JSON string whose bytes may need escaping: `pgrelay.encode.values.text.json_string`
+TEXT: Final = 2  # a JSON string whose bytes may need escaping: `pgrelay.encode.values.escapes`
 CONVERT: Final = 3  # `Encoding.convert` gives the whole value
 TRUTH: Final = 4  # a boolean
 LOCAL: Final = 5  # a timestamp in ISO 8601

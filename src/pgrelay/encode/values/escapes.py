@@ -45,10 +45,9 @@ def write_escaped(writer: BytesWriter, data: bytes, start: i64, end: i64) -> Non
         word: i64 = read_i64_le(data, at)
         if _is_plain(word):
             write_i64_le(writer, word)
-            at += 8
         else:
             _write_bytes(writer, data, at, at + 8)
-            at += 8
+        at += 8
     _write_bytes(writer, data, at, end)
 
 
