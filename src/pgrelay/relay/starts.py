@@ -219,7 +219,7 @@ class Starts:
         )
 
     async def _start_for(self, offsets: Offsets) -> GuaranteedStart:
-        """The start that earlier tries have left, unless they found another cluster: its sink is named so."""
+        """What earlier tries have left; anew if they found another cluster, whose id that sink bears."""
         if offsets.identity != self._identity:
             await self.close_sink()
         self._identity = offsets.identity

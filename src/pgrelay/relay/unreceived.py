@@ -44,10 +44,11 @@ class Unreceived:
             self._had_all(asked_s, waits_s)
             self._since_s, self._ahead = None, None
         elif now_s - asked_s >= _RECENT_S:
-            if self._ahead is not None and self._ahead[1] - received <= _NEAR:
+            if self._ahead is None:
+                self._ahead = asked_s, wal_end
+            elif self._ahead[1] - received <= _NEAR:
                 self._had_all(self._ahead[0], waits_s)
-                self._ahead = None
-            self._ahead = self._ahead or (asked_s, wal_end)
+                self._ahead = asked_s, wal_end
             known = [time_s for time_s in (self._had_all_s, delivered_s) if time_s is not None]
             self._since_s = max(known) if known else self._since_s or asked_s
         return self._since_s
