@@ -35,23 +35,26 @@ async def key_findings(
 
 def unidentified(published: Published) -> list[Finding]:
     """Tables whose rows have no identity: Postgres refuses the updates and deletes that it can't publish."""
-    tables = [it for it in published.stored if it.oid in published.changed and not it.identified]
+    tables = [table for table in published.stored if table.oid in published.changed and not table.identified]
     if not tables:
         return []
-    # A primary key that is there and does not count: the identity is NOTHING, or an index that was dropped.
-    by_key = {it.oid for it in tables if it.primary_key and not it.deferrable}
-    cures = [
-        f"ALTER TABLE {it.quoted} REPLICA IDENTITY {'DEFAULT' if it.oid in by_key else 'FULL'}"
-        for it in tables
-    ]
-    keyless = any(not it.primary_key for it in tables)
+    names = some([table.quoted for table in tables])
+    cures = some([_identifying(table) for table in tables], "; ")
+    keyless = any(not table.primary_key for table in tables)
     return [
         warning(
-            f"{counted(len(tables), 'table')} without replica identity: {some([it.quoted for it in tables])}",
+            f"{counted(len(tables), 'table')} without replica identity: {names}",
             "while they are published, Postgres refuses every UPDATE and DELETE there; inserts work",
-            f"{'add a primary key, or ' if keyless else ''}{some(cures, '; ')}",
+            f"add a primary key, or {cures}" if keyless else cures,
         )
     ]
+
+
+def _identifying(table: Table) -> str:
+    """The statement that gives the table an identity."""
+    # A primary key that is there and does not count: the identity is NOTHING, or an index that was dropped.
+    by_key = table.primary_key and not table.deferrable
+    return f"ALTER TABLE {table.quoted} REPLICA IDENTITY {'DEFAULT' if by_key else 'FULL'}"
 
 
 def uncovered(published: Published) -> list[Finding]:
