@@ -168,7 +168,8 @@ def _print(label: str, delays: list[float], silence_s: float, histogram: str) ->
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.latency", description=__doc__)
-    parser.add_argument("--delivery", default="at_least_once", help="or exactly_once (%(default)s)")
+    deliveries = ("at_least_once", "exactly_once")
+    parser.add_argument("--delivery", default=deliveries[0], choices=deliveries, help="(%(default)s)")
     parser.add_argument("--rate", type=int, default=500, help="commits a second (%(default)s)")
     parser.add_argument("--seconds", type=int, default=20, help="(%(default)s)")
     parser.add_argument("--large", type=int, default=500_000, help="rows of the large one (%(default)s)")
