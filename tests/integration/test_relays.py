@@ -15,7 +15,7 @@ from tests.integration.relays import Relay
 from tests.integration.waiting import wait_until
 
 AWAY = {"kafka": {"bootstrap.servers": "127.0.0.1:1"}}
-REFUSED = "Postgres refuses UPDATE and DELETE of tables without a primary key while they are published"
+REFUSED = "Postgres refuses UPDATE and DELETE of tables without replica identity while they are published"
 
 
 def test_rows_arrive_and_the_slot_follows(relay: Relay, database: Database) -> None:

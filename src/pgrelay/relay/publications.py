@@ -155,7 +155,7 @@ async def warn_of_refused_changes(catalog: Catalog, created: str) -> None:
     tables = await catalog.published_tables([created]) or ()
     if unidentified := await catalog.unidentified([oid for oid, _, _ in tables]):
         _log.warning(
-            "Postgres refuses UPDATE and DELETE of tables without a primary key while they are published",
+            "Postgres refuses UPDATE and DELETE of tables without replica identity while they are published",
             tables=unidentified,
             cure=f"ALTER TABLE {unidentified[0]} REPLICA IDENTITY FULL, for each of them; or, to publish "
             f"only some tables, DROP PUBLICATION {created} and list them in source.tables",
