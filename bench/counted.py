@@ -15,7 +15,7 @@ from pgrelay.encode import encoder
 
 # A function of the C library has the same name in every build of Python; nothing else here calls this one.
 MARK = "getsid"
-SHAPES = ("insert", "update", "delete", "document")
+SHAPES = ("insert", "update", "delete", "document", "arrays")
 WORK = tuple((format, shape) for format in pure.FORMATS for shape in SHAPES)
 
 _WARM_UP = 1_000

@@ -50,6 +50,12 @@ _DOCUMENT = (
     (3802, b'{"id": 4711, "name": "Jane Q. Public", "tags": ["new", "paid"], "address": {"city": "Bern"}}'),
     (25, b'Please leave it "at the back door".\nThank you!'),
 )
+# Arrays as applications have them: tags, of which some have to be quoted, and numbers.
+_ARRAYS = (
+    _ORDER[0],
+    (1009, b'{new,paid,"at the back door"}'),
+    (1007, b"{1,20,300,4711,47110}"),
+)
 _Columns = tuple[tuple[int, bytes | None], ...]
 
 
@@ -71,6 +77,7 @@ SHAPES: dict[str, tuple[_Columns, bytes, bytes]] = {
     "wide": (_WIDE, b"I", b"N" + _tuple(_WIDE)),
     "tiny": (_ORDER[:2], b"I", b"N" + _tuple(_ORDER[:2])),
     "document": (_DOCUMENT, b"I", b"N" + _tuple(_DOCUMENT)),
+    "arrays": (_ARRAYS, b"I", b"N" + _tuple(_ARRAYS)),
 }
 
 

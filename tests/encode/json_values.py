@@ -5,7 +5,8 @@ from typing import Final, Literal
 
 from pgrelay.encode.binary.values import binary_encoding
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
-from pgrelay.encode.values.text import text_encoding, whole_converter
+from pgrelay.encode.values.json_value import whole_converter
+from pgrelay.encode.values.text import text_encoding
 
 DEFAULTS: Final = Encodings()
 

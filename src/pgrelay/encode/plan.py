@@ -66,7 +66,6 @@ class ColumnPlan:
         self.shown: bool = treatment == KEEP
         self.shown_name: bytes = json_name(column.name)
         self.member: bytes = self.shown_name + b":"
-        self.member_quoted: bytes = self.member + b'"'
         self.member_null: bytes = self.member + b"null,"
         self.member_unchanged: bytes = self.member + json_name(PLACEHOLDER) + b","
         self.member_hidden: bytes = b""

@@ -12,12 +12,8 @@ from librt.strings import BytesWriter, read_i16_be, read_i32_be
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.plan import ColumnPlan, Plan
-from pgrelay.encode.types import FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Converter, Encoding
-from pgrelay.encode.values.escapes import write_escaped
-from pgrelay.encode.values.numbers import write_json_number
-from pgrelay.encode.values.plain import copy
-from pgrelay.encode.values.temporal import write_timestamp
-from pgrelay.encode.values.text import write_truth
+from pgrelay.encode.types import Encoding
+from pgrelay.encode.values.json_value import write_value
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from pgrelay.wire import tuples
 
@@ -48,13 +44,6 @@ def unread(column: ColumnPlan) -> SetupError:
     )
 
 
-def converted(column: ColumnPlan, convert: Converter, value: bytes) -> bytes:
-    try:
-        return convert(value)
-    except ValueError as error:
-        raise value_error(column, value, error) from error
-
-
 def value_error(column: ColumnPlan, value: bytes, error: ValueError) -> RecordError:
     """The error for a value that its encoding refuses."""
     return RecordError(
@@ -80,20 +69,6 @@ def not_identified(table: str, column: str) -> RecordError:
         table,
         column,
     )
-
-
-def write_usual(writer: BytesWriter, encoding: int, data: bytes, start: i64, end: i64) -> bool:
-    """Append `data[start:end]` without an object for it. False, and nothing appended, if one is needed."""
-    if encoding == RAW:
-        copy(writer, data, start, end)
-        return True
-    if encoding == TRUTH:
-        return write_truth(writer, data, start, end)
-    if encoding == FLOAT:
-        return write_json_number(writer, data, start, end)
-    if encoding == INSTANT or encoding == LOCAL:
-        return write_timestamp(writer, data, start, end, encoding == INSTANT)
-    return False
 
 
 def close_object(writer: BytesWriter) -> None:
@@ -220,18 +195,11 @@ class RowWriter:
         if kind == _BINARY:
             binary = of_binary(column)
             encoding, convert = binary.kind, binary.convert
-        if encoding == TEXT or encoding == QUOTED:
-            writer.write(column.member_quoted)
-            if encoding == TEXT:
-                write_escaped(writer, data, start, end)
-            else:
-                copy(writer, data, start, end)
-            writer.write(b'",')
-            return
         writer.write(column.member)
-        if not write_usual(writer, encoding, data, start, end):
-            assert convert is not None
-            writer.write(converted(column, convert, data[start:end]))
+        try:
+            write_value(writer, encoding, convert, data, start, end)
+        except ValueError as error:
+            raise value_error(column, data[start:end], error) from error
         writer.append(_COMMA)
 
     def _key_member(self, column: ColumnPlan, kind: u8, data: bytes, start: i64, end: i64) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pgrelay.encode.types import STRING, Converter, Encoding
-from pgrelay.encode.values.text import json_string, whole_converter
+from pgrelay.encode.values.json_value import json_string, whole_converter
 from pgrelay.errors import SetupError
 
 KEEP: Final = "keep"

@@ -17,7 +17,7 @@ from pgrelay.encode.binary.sets import (
     snapshot_text,
     tsvector_text,
 )
-from pgrelay.encode.values.text import json_string
+from pgrelay.encode.values.json_value import json_string
 
 INT4S = array_decoder(int4_text)
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from pgrelay.encode.types import ColumnType, Encodings
 from pgrelay.encode.values.hstore import hstore_converter
-from pgrelay.encode.values.text import json_string, json_string_checked, text_encoding
+from pgrelay.encode.values.json_value import json_string, json_string_checked
+from pgrelay.encode.values.text import text_encoding
 
 HSTORE = ColumnType(16_400, "hstore")
 convert = hstore_converter(json_string)

@@ -3,9 +3,6 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from librt.strings import BytesWriter
 
 from pgrelay.encode.types import (
     CONVERT,
@@ -19,58 +16,10 @@ from pgrelay.encode.types import (
     ColumnType,
     Encodings,
 )
-from pgrelay.encode.values.text import boolean, json_string, json_string_checked, text_encoding, write_truth
+from pgrelay.encode.values.text import text_encoding
 from tests.encode.json_values import ALL_CHOICES, built_in, from_text
 
 CHECKED = Encodings(checked=True)
-
-
-@given(st.binary(max_size=3), st.sampled_from([b"t", b"f", b"", b"x", b"tt", b"true"]))
-def test_the_fast_path_writes_booleans_as_the_encoding_does(before: bytes, value: bytes) -> None:
-    writer = BytesWriter()
-    if write_truth(writer, before + value + b"t", len(before), len(before) + len(value)):
-        assert writer.getvalue() == boolean(value)
-    else:
-        assert writer.getvalue() == b""
-        with pytest.raises(ValueError, match="boolean"):
-            boolean(value)
-
-
-class TestJsonString:
-    @pytest.mark.parametrize(
-        ("text", "expected"),
-        [
-            (b"", b'""'),
-            (b"plain", b'"plain"'),
-            (b'say "hi"', rb'"say \"hi\""'),
-            (b"back\\slash", rb'"back\\slash"'),
-            (b"\b\t\n\f\r", rb'"\b\t\n\f\r"'),
-            (b"\x01\x0b\x1f", rb'"\u0001\u000b\u001f"'),
-            (b"\x7f/'", b'"\x7f/\'"'),
-            ("é漢😀\u2028".encode(), '"é漢😀\u2028"'.encode()),
-        ],
-    )
-    def test_escapes_only_what_json_requires(self, text: bytes, expected: bytes) -> None:
-        assert json_string(text) == expected
-
-    @given(st.text())
-    def test_reads_back_as_the_same_text(self, text: str) -> None:
-        assert json.loads(json_string(text.encode())) == text
-
-    @given(st.text())
-    def test_is_what_pythons_json_writes(self, text: str) -> None:
-        assert json_string(text.encode()) == json.dumps(text, ensure_ascii=False).encode()
-
-    @given(st.text())
-    def test_checked_writes_the_same_for_valid_utf8(self, text: str) -> None:
-        assert json_string_checked(text.encode()) == json_string(text.encode())
-
-    @pytest.mark.parametrize(
-        "text", [b"\xff", b"caf\xe9", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"]
-    )
-    def test_checked_refuses_what_is_not_utf_8(self, text: bytes) -> None:
-        with pytest.raises(ValueError, match="text is not UTF-8"):
-            json_string_checked(text)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +45,7 @@ class TestJsonString:
 def test_the_encoding_of_a_type(oid: int, kind: int, name: str) -> None:
     encoding = text_encoding(built_in(oid), Encodings())
     assert (encoding.kind, encoding.name) == (kind, name)
-    assert (encoding.convert is not None) == (kind not in (RAW, QUOTED, TEXT))
+    assert (encoding.convert is not None) == (kind not in (RAW, QUOTED, TEXT, TRUTH))
 
 
 @pytest.mark.parametrize(

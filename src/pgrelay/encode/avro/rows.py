@@ -5,14 +5,9 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
-from pgrelay.encode.avro.body import write_length, write_long
-from pgrelay.encode.avro.types import DAYS, MICROS, SIZED, UNSCALED, WHOLE
-from pgrelay.encode.avro.values import boolean, epoch_days, epoch_micros, write_decimal
+from pgrelay.encode.avro.kinds import write_body
 from pgrelay.encode.plan import ColumnPlan, Plan
-from pgrelay.encode.rows import RowWriter, converted, of_binary, value_error
-from pgrelay.encode.types import CONVERT, TRUTH
-from pgrelay.encode.values.digits import integer
-from pgrelay.encode.values.plain import copy
+from pgrelay.encode.rows import RowWriter, of_binary, value_error
 from pgrelay.errors import RecordError
 from pgrelay.wire import tuples
 
@@ -60,28 +55,7 @@ class AvroRowWriter(RowWriter):
         if kind == _BINARY:
             binary = of_binary(column)
             encoding, convert = binary.kind, binary.convert
-        if encoding == SIZED:
-            write_length(writer, end - start)
-            copy(writer, data, start, end)
-        elif encoding == CONVERT:
-            assert convert is not None
-            writer.write(converted(column, convert, data[start:end]))
-        else:
-            try:
-                _write_directly(writer, encoding, data, start, end)
-            except ValueError as error:
-                raise value_error(column, data[start:end], error) from error
-
-
-def _write_directly(writer: BytesWriter, encoding: int, data: bytes, start: i64, end: i64) -> None:
-    if encoding == WHOLE:
-        write_long(writer, integer(data, start, end))
-    elif encoding == MICROS:
-        write_long(writer, epoch_micros(data, start, end))
-    elif encoding == DAYS:
-        write_long(writer, epoch_days(data, start, end))
-    elif encoding >= UNSCALED:
-        write_decimal(writer, data, start, end, encoding - UNSCALED)
-    else:
-        assert encoding == TRUTH
-        writer.write(boolean(data[start:end]))
+        try:
+            write_body(writer, encoding, convert, data, start, end)
+        except ValueError as error:
+            raise value_error(column, data[start:end], error) from error

@@ -31,21 +31,15 @@ from typing import Any, Final
 from pgrelay.encode import oids
 from pgrelay.encode.avro import values
 from pgrelay.encode.avro.body import sized
+from pgrelay.encode.avro.kinds import DAYS, MICROS, SIZED, UNSCALED, WHOLE, AvroElement
 from pgrelay.encode.binary.sets import array_decoder, hstore_decoder
 from pgrelay.encode.binary.values import same_text, text_decoder
 from pgrelay.encode.types import CONVERT, TRUTH, ColumnType, Converter, Encoding, Encodings
 from pgrelay.encode.values.arrays import array_converter
 from pgrelay.encode.values.hstore import hstore_converter
+from pgrelay.encode.values.json_value import utf8
 from pgrelay.encode.values.numbers import declared_precision, declared_scale, money_amount
-from pgrelay.encode.values.text import bytea, single_byte_text, utf8
-
-# Kinds of encoding, besides TRUTH, and CONVERT, which gives the whole body. The most common types are written
-# without a converter, which would cost an object per value.
-SIZED: Final = 10  # a string or bytes: the number of the value's bytes, then the bytes
-WHOLE: Final = 11  # an int or long, from its digits
-DAYS: Final = 12  # a date
-MICROS: Final = 13  # a timestamp
-UNSCALED: Final = 16  # a decimal: the kind is this plus its scale
+from pgrelay.encode.values.text import bytea, single_byte_text
 
 Schema = Any
 
@@ -73,7 +67,7 @@ def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> Av
     if column.is_array:
         of = column.element_type()
         element = avro_type(of, choices, of.dimensions)
-        item = values.present(whole_converter(element))
+        item = AvroElement(element)
         convert = array_converter(item, column.delimiter, values.ARRAY, dimensions)
         return _array_of(element, dimensions, convert)
     return text

@@ -68,7 +68,8 @@ from pgrelay.encode.types import (
     Encodings,
     array_of,
 )
-from pgrelay.encode.values.text import string_converter, text_encoding, whole_converter
+from pgrelay.encode.values.json_value import whole_converter
+from pgrelay.encode.values.text import string_converter, text_encoding
 
 
 def binary_encoding(column: ColumnType, choices: Encodings) -> Encoding | None:

@@ -10,31 +10,44 @@ place for them, so they are left out.
 import re
 from typing import Final
 
+from librt.strings import BytesWriter
+from mypy_extensions import i64, u8
+
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import Converter
+from pgrelay.encode.values.digits import COMPILED
 from pgrelay.encode.values.marks import JSON_ARRAY, Marks
 
 MAX_DIMENSIONS: Final = 6  # PostgreSQL's own, MAXDIM
 
-# A quoted element, up to its own quote and past any escaped one.
-_QUOTED: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL).match
-# What an element without quotes never has.
-_NEEDS_QUOTES: Final = re.compile(rb'["\\{}]').search
+# A quoted element after its first quote, up to its own quote and past any escaped one.
+_QUOTED: Final = re.compile(rb'([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL).match
+_ESCAPE: Final = re.compile(rb'["\\]').search
 
-_QUOTE: Final = ord('"')
-_OPEN: Final = ord("{")
-_CLOSE: Final = ord("}")
+_QUOTE: Final[u8] = ord('"')
+_BACKSLASH: Final[u8] = ord("\\")
+_N: Final[u8] = ord("N")
+_OPEN: Final[u8] = ord("{")
+_CLOSE: Final[u8] = ord("}")
+
+
+class Element:
+    """How the elements of an array are written."""
+
+    def write(self, writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
+        """Append the element whose text, without quotes, is `data[start:end]`. Raises ValueError."""
+        raise NotImplementedError
 
 
 def array_converter(
-    element: Converter, delimiter: str, marks: Marks = JSON_ARRAY, dimensions: int = 0
+    element: Element, delimiter: str, marks: Marks = JSON_ARRAY, dimensions: int = 0
 ) -> Converter:
-    """A converter of arrays whose elements convert with `element`.
+    """A converter of arrays with such elements.
 
     delimiter   one character, pg_type.typdelim of the element type
     dimensions  how many an array must have, unless it is empty; 0 means any number
     """
-    return _ArrayText(element, delimiter.encode(), marks, dimensions).convert
+    return _ArrayText(element, delimiter, marks, dimensions).convert
 
 
 def check_dimensions(found: int, wanted: int) -> None:
@@ -55,78 +68,102 @@ def unescaped(text: bytes) -> bytes:
 
 
 class _ArrayText:
-    def __init__(self, element: Converter, between: bytes, marks: Marks, dimensions: int) -> None:
+    def __init__(self, element: Element, delimiter: str, marks: Marks, dimensions: int) -> None:
         self._element = element
-        self._between = between
+        self._between: u8 = ord(delimiter)
+        self._ends = re.compile(b'["\\\\{}' + re.escape(delimiter.encode()) + b"]").search
         self._marks = marks
         self._dimensions = dimensions
 
     def convert(self, value: bytes) -> bytes:
-        braces = value[value.find(b"=") + 1 :] if value.startswith(b"[") else value
-        if braces == b"{}":
-            return self._marks.empty
-        out: list[bytes] = []
-        if not braces.startswith(b"{") or self._write_braces(braces, 0, 1, out) != len(braces):
+        at: i64 = value.find(b"=") + 1 if value[:1] == b"[" else 0
+        size: i64 = len(value) - at
+        if size < 2 or value[at] != _OPEN:
             raise _malformed(value)
-        return b"".join(out)
+        if size == 2 and value[at + 1] == _CLOSE:
+            return self._marks.empty
+        writer = BytesWriter()
+        if self._write_braces(writer, value, at, 1) != len(value):
+            raise _malformed(value)
+        return writer.getvalue()
 
-    def _write_braces(self, text: bytes, at: int, depth: int, out: list[bytes]) -> int:
-        """Append the content of the braces that open at `at` to `out`. Returns the index after their end."""
-        end = text.find(b"}", at)
-        if end < 0 or depth > MAX_DIMENSIONS:
+    def _write_braces(self, writer: BytesWriter, text: bytes, at: i64, depth: i64) -> i64:
+        """Append the content of the braces that open at `at`. Returns the index after their end."""
+        if depth > MAX_DIMENSIONS:
             raise _malformed(text)
-        marks = self._marks
-        inside = text[at + 1 : end]
-        if _NEEDS_QUOTES(inside) is None:
-            items = [self._unquoted(item, depth) for item in inside.split(self._between)]
-            out.append(marks.opening + marks.between.join(items) + marks.closing)
-            return end + 1
-        before = marks.opening
+        limit: i64 = len(text)
+        writer.write(self._marks.opening)
         while True:
-            out.append(before)
-            at = self._write_item(text, at + 1, depth, out)
-            follows = text[at] if at < len(text) else -1
+            at = self._write_item(writer, text, at + 1, depth)
+            follows: u8 = text[at] if at < limit else 0
             if follows == _CLOSE:
-                out.append(marks.closing)
+                writer.write(self._marks.closing)
                 return at + 1
-            if follows != self._between[0]:
+            if follows != self._between:
                 raise _malformed(text)
-            before = marks.between
+            writer.write(self._marks.between)
 
-    def _write_item(self, text: bytes, at: int, depth: int, out: list[bytes]) -> int:
-        """Append the element or inner braces at `at` to `out`. Returns the index after it."""
-        first = text[at] if at < len(text) else -1
-        if first == _OPEN:
-            return self._write_braces(text, at, depth + 1, out)
-        if first == _QUOTE:
-            quoted = _QUOTED(text, at)
-            if quoted is None:
-                raise _malformed(text)
-            item = quoted[1]
+    def _write_item(self, writer: BytesWriter, text: bytes, at: i64, depth: i64) -> i64:
+        """Append the element or inner braces at `at`. Returns the index after it."""
+        end = self._unquoted_end(text, at)
+        if end > at:
             self._check(depth)
-            out.append(self._element(unescaped(item)))
-            return quoted.end()
-        end = text.find(self._between, at)
-        close = text.find(b"}", at) if end < 0 else text.find(b"}", at, end)
-        end = end if close < 0 else close
-        if end < 0 or _NEEDS_QUOTES(text, at, end) is not None:
-            raise _malformed(text)
-        out.append(self._unquoted(text[at:end], depth))
-        return end
-
-    def _unquoted(self, item: bytes, depth: int) -> bytes:
-        """Convert an element without quotes."""
-        self._check(depth)
-        if item == b"NULL":
-            return self._marks.null
-        if not item:
+            if end == at + 4 and text[at] == _N and text[at:end] == b"NULL":
+                writer.write(self._marks.null)
+            else:
+                self._element.write(writer, text, at, end)
+            return end
+        first: u8 = text[at] if at < len(text) else 0
+        if first == _OPEN:
+            return self._write_braces(writer, text, at, depth + 1)
+        if first != _QUOTE:
             raise ValueError("an array holds nothing between two delimiters")
-        return self._element(item)
+        self._check(depth)
+        return self._write_quoted(writer, text, at + 1)
 
-    def _check(self, depth: int) -> None:
+    def _write_quoted(self, writer: BytesWriter, text: bytes, start: i64) -> i64:
+        """Append the element whose text begins at `start`, after its quote. Returns the index after it."""
+        end = _plain_end(text, start)
+        if end < len(text) and text[end] == _QUOTE:
+            self._element.write(writer, text, start, end)
+            return end + 1
+        quoted = _QUOTED(text, start)
+        if quoted is None:
+            raise _malformed(text)
+        item = unescaped(quoted[1])
+        self._element.write(writer, item, 0, len(item))
+        return quoted.end()
+
+    def _unquoted_end(self, text: bytes, at: i64) -> i64:
+        """Where what has no quotes ends: before a delimiter, or what stands only between quotes."""
+        if not COMPILED:
+            found = self._ends(text, at)
+            return len(text) if found is None else found.start()
+        limit: i64 = len(text)
+        while at < limit:
+            byte: u8 = text[at]
+            if byte == self._between or byte == _CLOSE:
+                break
+            if byte == _QUOTE or byte == _OPEN or byte == _BACKSLASH:
+                break
+            at += 1
+        return at
+
+    def _check(self, depth: i64) -> None:
         """Refuse an element of an array that has the wrong number of dimensions."""
         if self._dimensions:
             check_dimensions(depth, self._dimensions)
+
+
+def _plain_end(text: bytes, at: i64) -> i64:
+    """Where what needs no unescaping ends: before a quote or a backslash."""
+    if not COMPILED:
+        found = _ESCAPE(text, at)
+        return len(text) if found is None else found.start()
+    limit: i64 = len(text)
+    while at < limit and text[at] != _QUOTE and text[at] != _BACKSLASH:
+        at += 1
+    return at
 
 
 def _malformed(value: bytes) -> ValueError:

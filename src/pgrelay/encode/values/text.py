@@ -8,9 +8,6 @@ bytea_output hex, extra_float_digits 3, lc_monetary C, client_encoding UTF8. The
 from binascii import b2a_base64, unhexlify
 from typing import Final
 
-from librt.strings import BytesWriter
-from mypy_extensions import i64, u8
-
 from pgrelay.encode import oids
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import (
@@ -35,13 +32,10 @@ from pgrelay.encode.types import (
     array_of,
 )
 from pgrelay.encode.values.arrays import array_converter
-from pgrelay.encode.values.escapes import escaped
 from pgrelay.encode.values.hstore import hstore_converter
+from pgrelay.encode.values.json_value import JsonElement, json_string, json_string_checked, utf8
 from pgrelay.encode.values.numbers import json_number, money_digits, numeric_encoding
 from pgrelay.encode.values.temporal import temporal_encoding
-
-_TRUE: Final[u8] = ord("t")
-_FALSE: Final[u8] = ord("f")
 
 
 def text_encoding(column: ColumnType, choices: Encodings) -> Encoding:
@@ -60,64 +54,6 @@ def text_encoding(column: ColumnType, choices: Encodings) -> Encoding:
     if column.is_hstore:
         return Encoding(CONVERT, OBJECT, hstore_converter(string_converter(choices)))
     return Encoding(CONVERT, STRING, json_string_checked) if choices.checked else Encoding(TEXT, STRING)
-
-
-def whole_converter(encoding: Encoding) -> Converter:
-    """A converter to the whole JSON value, whatever the kind of encoding: for the elements of arrays."""
-    if encoding.convert is not None:
-        return encoding.convert
-    if encoding.kind == RAW:
-        return _as_it_is
-    return quoted if encoding.kind == QUOTED else json_string
-
-
-def json_string(data: bytes) -> bytes:
-    """A JSON string of UTF-8 text: quotes, backslashes and control characters escaped, all else as it is."""
-    return b'"' + escaped(data) + b'"'
-
-
-def json_string_checked(data: bytes) -> bytes:
-    """`json_string` of bytes that may not be UTF-8. Raises ValueError if they aren't."""
-    return json_string(utf8(data))
-
-
-def utf8(data: bytes) -> bytes:
-    """The bytes as they are. Raises ValueError if they aren't UTF-8."""
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"text is not UTF-8: {error.reason} at byte {error.start}") from None
-    return data
-
-
-def quoted(value: bytes) -> bytes:
-    """A JSON string of bytes that need no escaping."""
-    return b'"' + value + b'"'
-
-
-def boolean(value: bytes) -> bytes:
-    """true or false, from ``t`` or ``f``."""
-    written = _truth(value, 0, len(value))
-    if not written:
-        raise refusal(value, "a boolean as Postgres prints one")
-    return written
-
-
-def write_truth(writer: BytesWriter, data: bytes, start: i64, end: i64) -> bool:
-    """Append `boolean` of `data[start:end]`. False, and nothing appended, if that refuses it."""
-    written = _truth(data, start, end)
-    writer.write(written)
-    return len(written) > 0
-
-
-def _truth(data: bytes, start: i64, end: i64) -> bytes:
-    """true, false, or nothing if it is not a boolean."""
-    if end - start == 1:
-        if data[start] == _TRUE:
-            return b"true"
-        if data[start] == _FALSE:
-            return b"false"
-    return b""
 
 
 def bytea_base64(value: bytes) -> bytes:
@@ -156,7 +92,7 @@ def _hexadecimal(value: bytes) -> bytes:
 
 def _array_encoding(column: ColumnType, choices: Encodings) -> Encoding:
     element = text_encoding(column.element_type(), choices)
-    convert = array_converter(whole_converter(element), column.delimiter)
+    convert = array_converter(JsonElement(element), column.delimiter)
     return Encoding(CONVERT, array_of(element.name), convert)
 
 
@@ -165,17 +101,13 @@ def string_converter(choices: Encodings) -> Converter:
     return json_string_checked if choices.checked else json_string
 
 
-def _as_it_is(value: bytes) -> bytes:
-    return value
-
-
 _BYTEA_BASE64: Final = Encoding(CONVERT, BASE64, bytea_base64)
 _BYTEA_HEX: Final = Encoding(CONVERT, HEX, bytea_hex)
 
 # The types with one form, whatever the operator chose. The QUOTED ones print as digits, letters and
 # punctuation other than quotes and backslashes.
 _FIXED: Final[dict[int, Encoding]] = {
-    oids.BOOL: Encoding(TRUTH, BOOLEAN, boolean),
+    oids.BOOL: Encoding(TRUTH, BOOLEAN),
     oids.INT2: Encoding(RAW, INTEGER),
     oids.INT4: Encoding(RAW, INTEGER),
     oids.INT8: Encoding(RAW, INTEGER),
