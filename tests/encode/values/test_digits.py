@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgrelay.encode.values.digits import SAFE, integer, number
+from pgrelay.encode.values.digits import COMPILED, SAFE, few_decimals, integer, number
 
 _SURROUNDINGS: Final = st.binary(max_size=10)
 _TEXT: Final = st.text("0123456789", max_size=20).map(str.encode) | st.binary(max_size=SAFE)
@@ -51,3 +51,14 @@ def test_an_integer_of_64_bits_keeps_its_sign(value: int, before: bytes, after: 
 @pytest.mark.parametrize("text", [b"", b"-", b"--1", b"+1", b" 1", b"1 ", b"1_0", b"\xd9\xa1"])
 def test_other_text_is_refused(text: bytes) -> None:
     assert result(lambda: integer(text, 0, len(text))) is None
+
+
+@given(st.from_regex(rb"[0-9]{1,12}(\.[0-9]{1,12})?", fullmatch=True) | _TEXT, _SURROUNDINGS, _SURROUNDINGS)
+def test_a_decimal_of_few_digits_is_read_or_left(text: bytes, before: bytes, after: bytes) -> None:
+    found, places = few_decimals(before + text + after, len(before), len(before) + len(text))
+    whole, point, fraction = text.partition(b".")
+    is_decimal = whole.isdigit() and (fraction.isdigit() if point else True)
+    if COMPILED and is_decimal and len(text) <= SAFE:
+        assert (found, places) == (int(whole + fraction), len(fraction))
+    else:
+        assert (found, places) == (-1, 0)

@@ -9,7 +9,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.avro.body import write_length, write_long
-from pgrelay.encode.avro.values import boolean, epoch_days, epoch_micros, write_decimal
+from pgrelay.encode.avro.values import boolean, epoch_days, epoch_micros, write_decimal, write_double
 from pgrelay.encode.types import CONVERT, TRUTH, Converter, Encoding
 from pgrelay.encode.values.arrays import Element
 from pgrelay.encode.values.digits import integer
@@ -20,6 +20,7 @@ SIZED: Final = 10  # a string or bytes: the number of the value's bytes, then th
 WHOLE: Final = 11  # an int or long, from its digits
 DAYS: Final = 12  # a date
 MICROS: Final = 13  # a timestamp
+DOUBLE: Final = 14  # a double, from a decimal
 UNSCALED: Final = 16  # a decimal: the kind is this plus its scale
 
 # The branch of a union ["null", T], as a byte.
@@ -42,6 +43,8 @@ def write_body(
         write_long(writer, epoch_micros(data, start, end))
     elif kind == DAYS:
         write_long(writer, epoch_days(data, start, end))
+    elif kind == DOUBLE:
+        write_double(writer, data, start, end)
     elif kind >= UNSCALED:
         write_decimal(writer, data, start, end, kind - UNSCALED)
     elif kind == TRUTH:

@@ -31,7 +31,7 @@ from typing import Any, Final
 from pgrelay.encode import oids
 from pgrelay.encode.avro import values
 from pgrelay.encode.avro.body import sized
-from pgrelay.encode.avro.kinds import DAYS, MICROS, SIZED, UNSCALED, WHOLE, AvroElement
+from pgrelay.encode.avro.kinds import DAYS, DOUBLE, MICROS, SIZED, UNSCALED, WHOLE, AvroElement
 from pgrelay.encode.binary.sets import array_decoder, hstore_decoder
 from pgrelay.encode.binary.values import same_text, text_decoder
 from pgrelay.encode.types import CONVERT, TRUTH, ColumnType, Converter, Encoding, Encodings
@@ -127,7 +127,7 @@ def _array_of(element: AvroType, dimensions: int, convert: Converter) -> AvroTyp
 
 def _numeric(typmod: int, choices: Encodings) -> AvroType:
     if choices.numeric == "double":
-        return DOUBLE
+        return _DOUBLE
     if typmod < 0:
         return STRING
     precision, scale = declared_precision(typmod), declared_scale(typmod)
@@ -143,7 +143,7 @@ def _logical(primitive: str, name: str, convert: Converter | None, kind: int = C
 
 
 STRING: Final = AvroType(SIZED, "string")
-DOUBLE: Final = AvroType(CONVERT, "double", values.double, "double")
+_DOUBLE: Final = AvroType(DOUBLE, "double", schema="double")
 _INT: Final = AvroType(WHOLE, "int", schema="int")
 _LONG: Final = AvroType(WHOLE, "long", schema="long")
 
@@ -166,6 +166,7 @@ _WHOLE: Final[dict[int, Converter]] = {
     WHOLE: values.whole,
     DAYS: values.date,
     MICROS: values.timestamp,
+    DOUBLE: values.double,
     TRUTH: values.boolean,
 }
 
@@ -176,7 +177,7 @@ _FIXED: Final[dict[int, AvroType]] = {
     oids.INT8: _LONG,
     oids.OID: _LONG,
     oids.FLOAT4: AvroType(CONVERT, "float", values.single, "float"),
-    oids.FLOAT8: DOUBLE,
+    oids.FLOAT8: _DOUBLE,
     oids.MONEY: AvroType(CONVERT, "string", _amount),
     oids.CHAR: AvroType(CONVERT, "string", _single_byte),
     oids.BYTEA: AvroType(CONVERT, "bytes", _bytea, "bytes"),

@@ -15,14 +15,15 @@ from pgrelay.encode.avro.body import long, sized
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import Converter
 from pgrelay.encode.values.civil import DAY_US
-from pgrelay.encode.values.digits import COMPILED, MINUS, SAFE, ZERO, integer
+from pgrelay.encode.values.digits import MINUS, SAFE, few_decimals, integer
 from pgrelay.encode.values.marks import Marks
 from pgrelay.encode.values.numbers import NOT_FINITE, integer_bytes, is_number, unscaled
 from pgrelay.encode.values.temporal import day_micros, days, is_infinite, micros, utc_day_micros
 
 _I64_MAX: Final = (1 << 63) - 1
 
-_POINT: Final = ord(".")
+# Every integer up to this is a double.
+_EXACT: Final = 1 << 53
 
 # Halfway between the largest float and what would come next.
 _PAST_FLOATS: Final = float((1 << 128) - (1 << 103))
@@ -51,17 +52,23 @@ def whole(value: bytes) -> bytes:
 
 
 def double(value: bytes) -> bytes:
-    found = _number(value)
-    if math.isinf(found) and value not in NOT_FINITE:
-        raise refusal(value, "a number that a double holds")
+    """The double that is nearest to the decimal."""
     writer = BytesWriter()
-    write_f64_le(writer, found)
+    write_double(writer, value, 0, len(value))
     return writer.getvalue()
+
+
+def write_double(writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
+    """Append `double` of `data[start:end]`."""
+    found = _nearest(data, start, end)
+    if math.isinf(found) and data[start:end] not in NOT_FINITE:
+        raise refusal(data[start:end], "a number that a double holds")
+    write_f64_le(writer, found)
 
 
 def single(value: bytes) -> bytes:
     """A float: the nearest to the decimal, which need not be the nearest to the decimal's double."""
-    found = _number(value)
+    found = _nearest(value, 0, len(value))
     if abs(found) >= _PAST_FLOATS and value not in NOT_FINITE:
         raise refusal(value, "a number that a float holds")
     body = _float_bytes(found)
@@ -70,7 +77,18 @@ def single(value: bytes) -> bytes:
     return body
 
 
-def _number(value: bytes) -> float:
+def _nearest(data: bytes, start: i64, end: i64) -> float:
+    """The double that is nearest to the decimal in `data[start:end]`."""
+    first: i64 = start + 1 if end > start and data[start] == MINUS else start
+    number, places = few_decimals(data, first, end)
+    if 0 <= number <= _EXACT:
+        # The quotient of two doubles that are exact is the nearest, too.
+        power = 1.0
+        for _ in range(places):
+            power *= 10.0
+        found = float(number) / power
+        return -found if first > start else found
+    value = data[start:end]
     if not is_number(value) and value not in NOT_FINITE:
         raise refusal(value, "a number as Postgres prints one")
     return float(value)
@@ -153,22 +171,9 @@ def decimal(scale: int) -> Converter:
 def write_decimal(writer: BytesWriter, data: bytes, start: i64, end: i64, scale: i64) -> None:
     """Append what `decimal` gives of `data[start:end]`. Compiled, a number of few digits takes no object."""
     first: i64 = start + 1 if end > start and data[start] == MINUS else start
-    number: i64 = 0
-    digits: i64 = 0
-    whole: i64 = -1  # digits before the point
-    if COMPILED and first < end <= start + SAFE:
-        for index in range(first, end):
-            byte: i64 = data[index]
-            if byte == _POINT and whole < 0 < digits:
-                whole = digits
-            elif ZERO <= byte <= ZERO + 9:
-                number = number * 10 + byte - ZERO
-                digits += 1
-            else:
-                digits = 0
-                break
-    zeros: i64 = scale if whole < 0 else scale - (digits - whole)
-    if digits == whole or digits == 0 or zeros < 0 or digits + zeros > SAFE:
+    number, places = few_decimals(data, first, end)
+    zeros: i64 = scale - places
+    if number < 0 or zeros < 0 or end - first + zeros > SAFE:
         writer.write(decimal(scale)(data[start:end]))
         return
     for _ in range(zeros):

@@ -12,6 +12,7 @@ COMPILED: Final = not __file__.endswith(".py")
 
 ZERO: Final = ord("0")
 MINUS: Final = ord("-")
+_POINT: Final = ord(".")
 
 # So many digits always fit in 64 bits.
 SAFE: Final = 18
@@ -79,3 +80,23 @@ def integer(text: bytes, start: i64, end: i64) -> i64:
     if not -(1 << 63) <= large < 1 << 63:
         raise refusal(text[start:end], "an integer of 64 bits")
     return large
+
+
+def few_decimals(text: bytes, start: i64, end: i64) -> tuple[i64, i64]:
+    """Of a decimal without a sign: the number that its digits make, and how many are after the point.
+
+    -1 and 0 for one with more than `SAFE` characters, an exponent or anything else; interpreted, for all.
+    """
+    if not COMPILED or end <= start or end - start > SAFE:
+        return -1, 0
+    number: i64 = 0
+    point: i64 = -1
+    for index in range(start, end):
+        byte: i64 = text[index]
+        if ZERO <= byte <= ZERO + 9:
+            number = number * 10 + byte - ZERO
+        elif byte == _POINT and point < 0 and start < index < end - 1:
+            point = index
+        else:
+            return -1, 0
+    return number, 0 if point < 0 else end - 1 - point
