@@ -18,6 +18,8 @@ _WIDE_ROW = ", ".join(f"i + {n}, 'text {n} of ' || i, (i % 10000) / 100.0" for n
 _DOCUMENT = """jsonb_build_object('id', i, 'name', 'Jane Q. Public', 'tags', '["new", "paid"]'::jsonb,
     'address', jsonb_build_object('city', 'Bern')), E'Please leave it "at the back door".\\nThank you!'"""
 
+_ARRAYS = """ARRAY['new', 'paid', 'at the back door'], ARRAY[i, i % 20, 300, 4711, 47110]"""
+
 _MANY = 1000
 _MANY_INSERT = f"""
     FOR part IN 0..9 LOOP
@@ -108,6 +110,14 @@ WORKLOADS = (
         f"INSERT INTO documents SELECT i, {_DOCUMENT} FROM generate_series(low, high) AS i;",
         "CREATE TABLE documents (id bigint PRIMARY KEY, body jsonb, note text)",
         tables=("documents",),
+    ),
+    Workload(
+        "arrays",
+        "inserts of a key, a text[] of three and an int[] of five",
+        300_000,
+        f"INSERT INTO tagged SELECT i, {_ARRAYS} FROM generate_series(low, high) AS i;",
+        "CREATE TABLE tagged (id bigint PRIMARY KEY, tags text[], numbers int[])",
+        tables=("tagged",),
     ),
     Workload("single", "transactions of one insert of 11 columns", 100_000, _INSERT, per_transaction=1),
     Workload(
