@@ -200,7 +200,7 @@ class Starts:
         spool, prepared = await open_spool(config, systemid, source, status_interval_s, first_xid)
         renames = Renames(encoder.described, records.selection.takes, self._tried_renames)
         assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
-        assembler.delivered_lsn = self.resume_point.delivered_lsn
+        assembler.delivered(self.resume_point.delivered_lsn)
         guarantee = start.guarantee(server, slot, ledger, assembler, encoder)
         return Session(
             source=source,
