@@ -139,7 +139,7 @@ async def test_a_producer_that_failed_because_of_lost_records_reports_them(
     config = SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
     offsets = Offsets(config, "app.offsets", Identity("7", "d", "s"))
     sink = TransactionalSink(config, offsets) if exactly_once else Sink(config)
-    assert (LOST in str(sink._lost(KafkaError(KafkaError._FATAL, reason)))) == told
+    assert (LOST in str(sink._failure_of(KafkaError(KafkaError._FATAL, reason)))) == told
     await sink.close()
 
 
