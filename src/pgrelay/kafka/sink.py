@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
 
 from pgrelay.config import SinkConfig
+from pgrelay.config.kafka_options import LINGERING
 from pgrelay.encode.records import Record, record_size
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.handover import Delivery, Untaken, hand_over
@@ -33,7 +34,7 @@ from pgrelay.kafka.errors import (
 from pgrelay.kafka.failures import Failures
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.log import quiet_log
-from pgrelay.kafka.producer_options import FIXED, GAPLESS, LINGERING, defaults_for, largest_record
+from pgrelay.kafka.producer_options import FIXED, GAPLESS, defaults_for, largest_record
 from pgrelay.kafka.reports import take_reports
 from pgrelay.kafka.tries import tries
 from pgrelay.progress import InFlight
