@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pgrelay.assembly.prepared import emptying
-from pgrelay.assembly.spool import slot_directory
-from pgrelay.assembly.spool_base import require_own_base
+from pgrelay.assembly.spool_base import require_own_base, slot_directory
 from pgrelay.config import Config
 from pgrelay.encode.records import Record
 from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, PositionError, SetupError

@@ -11,8 +11,7 @@ import contextlib
 import structlog
 
 from pgrelay.assembly.assembler import Assembler
-from pgrelay.assembly.spool import base_directory
-from pgrelay.assembly.spool_base import require_own_base
+from pgrelay.assembly.spool_base import base_directory, require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.hidden import HiddenColumns
