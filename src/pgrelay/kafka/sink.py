@@ -21,16 +21,8 @@ from pgrelay.encode.records import Record, record_size
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import clear_frames, close_clients
-from pgrelay.kafka.errors import (
-    PURGED,
-    UNAUTHORIZED,
-    delivery_error,
-    desynchronized,
-    oversized,
-    refused_options,
-    unreached,
-    what_it_says,
-)
+from pgrelay.kafka.delivery_errors import PURGED, delivery_error, desynchronized, oversized
+from pgrelay.kafka.errors import UNAUTHORIZED, refused_options, unreached, what_it_says
 from pgrelay.kafka.failures import Failures
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.log import quiet_log

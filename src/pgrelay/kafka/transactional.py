@@ -17,16 +17,8 @@ from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
-from pgrelay.kafka.errors import (
-    GONE,
-    POISON,
-    PURGED,
-    RECREATED,
-    UNAUTHORIZED,
-    denial,
-    denied,
-    desynchronized,
-)
+from pgrelay.kafka.delivery_errors import GONE, POISON, PURGED, RECREATED, desynchronized
+from pgrelay.kafka.errors import UNAUTHORIZED, denial, denied
 from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.producer_options import transaction_timeout_ms
 from pgrelay.kafka.sink import LATE_REPORTS_S, MakeClients, Sink, librdkafka
