@@ -10,7 +10,7 @@ from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.errors import KafkaUnavailable, SourceUnavailable, SpoolError
 from pgrelay.metrics import Metrics
-from pgrelay.postgres.catalog import SlotWal
+from pgrelay.postgres.slots import SlotWal
 from pgrelay.relay.observer import Observer
 from pgrelay.status.health import Health
 from tests.clock import Clock

@@ -19,7 +19,7 @@ from pgrelay.assembly.assembler import Assembler
 from pgrelay.encode.encoder import Encoder
 from pgrelay.kafka.offsets import Position
 from pgrelay.kafka.transactional import TransactionalSink
-from pgrelay.postgres.catalog import Slot
+from pgrelay.postgres.slots import Slot
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.gap_checks import Upstream
 from pgrelay.relay.guarantee import Commit

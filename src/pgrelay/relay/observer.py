@@ -7,7 +7,7 @@ import structlog
 
 from pgrelay.errors import SpoolError
 from pgrelay.metrics import Metrics
-from pgrelay.postgres.catalog import SlotWal
+from pgrelay.postgres.slots import SlotWal
 from pgrelay.relay.session import Session
 from pgrelay.relay.stalls import Stalls
 from pgrelay.relay.table_changes import TableChanges

@@ -22,7 +22,8 @@ from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, PositionErr
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
-from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
 from pgrelay.relay.setup import check_free, check_kind, check_same
 from pgrelay.relay.stored_position import offsets_of

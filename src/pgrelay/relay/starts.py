@@ -22,8 +22,9 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
-from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.negotiation import stream_options
+from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.at_least_once import AtLeastOnceStart
