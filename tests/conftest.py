@@ -1,6 +1,10 @@
 """What all tests share: retries for tests that time out, since the machine is often busy."""
 
+import logging
+from collections.abc import Iterator
+
 import pytest
+import structlog
 from hypothesis import settings
 
 from pgrelay.embedded.daemon import ServerFailed
@@ -20,3 +24,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=_LATE))
+
+
+@pytest.fixture
+def restored_logging() -> Iterator[None]:
+    """After the test, logging is as it was before."""
+    root = logging.getLogger()
+    installed, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    logging.captureWarnings(False)
+    root.handlers[:] = installed
+    root.setLevel(level)

@@ -35,7 +35,7 @@ IMPURE = {
 }
 FILES = {"fcntl", "io", "mmap", "os", "pathlib", "shutil", "tempfile"}
 # The rooms' modules that keep waiting transactions on disk, and say where.
-ON_DISK = {"pgrelay.assembly.prepared", "pgrelay.assembly.spool", "pgrelay.assembly.spool_base"}
+ON_DISK = {f"pgrelay.assembly.{name}" for name in ("prepared", "spool", "spool_base", "spool_files")}
 CLOCKS = {"now", "today", "utcnow"}
 BOTH_ENDS = ["pgrelay.relay", "pgrelay.cli", "pgrelay.demo", "pgrelay.check"]
 # The packages of spark/; each may import those before it.

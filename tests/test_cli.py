@@ -1,15 +1,13 @@
 """The commands as a shell sees them: exit codes, stdout for results, stderr for everything else."""
 
 import json
-import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-import structlog
 
 from pgrelay import errors
 from pgrelay.check.findings import Finding
@@ -17,22 +15,13 @@ from pgrelay.check.report import as_json, as_text
 from pgrelay.cli import main
 from pgrelay.config import Config
 
+pytestmark = pytest.mark.usefixtures("restored_logging")
+
 ROOT = Path(__file__).parents[1]
 EXAMPLE = str(ROOT / "config.example.yaml")
 
 Give = Callable[[str, str, object], None]
 GiveRun = Callable[[object], None]
-
-
-@pytest.fixture(autouse=True)
-def _restore_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    installed, level = root.handlers[:], root.level
-    yield
-    structlog.reset_defaults()
-    logging.captureWarnings(False)
-    root.handlers[:] = installed
-    root.setLevel(level)
 
 
 @pytest.fixture

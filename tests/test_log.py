@@ -5,7 +5,6 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,21 +12,12 @@ import structlog
 
 from pgrelay import log
 
+pytestmark = pytest.mark.usefixtures("restored_logging")
+
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture(autouse=True)
-def _restore_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    installed, level = root.handlers[:], root.level
-    yield
-    structlog.reset_defaults()
-    logging.captureWarnings(False)
-    root.handlers[:] = installed
-    root.setLevel(level)
 
 
 def entries(stream: io.StringIO) -> list[dict[str, Any]]:

@@ -342,10 +342,10 @@ def test_commit_prepared_without_its_rows_is_a_gap(connection: Connections) -> N
 
 def test_commit_prepared_without_rows_is_no_gap_if_already_delivered(connection: Connections) -> None:
     """As after the promotion of a standby whose slot is further back than its primary's was."""
-    connection.current.delivered_lsn = 0x92F
+    connection.current.delivered(0x92F)
     with pytest.raises(GapError):
         connection.events(COMMIT)
-    connection.current.delivered_lsn = 0x930
+    connection.current.delivered(0x930)
     assert connection.events(COMMIT) == [Reached(0x930)]
 
 

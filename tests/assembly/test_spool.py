@@ -1,7 +1,6 @@
 """The spool: frames come back unchanged from memory and disk, or not at all."""
 
 import errno
-import os
 import resource
 import stat
 import sys
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgrelay.assembly.spool import CHUNK_SIZE, FrameBuffer, Spool, read_chunks, spool_error
+from pgrelay.assembly.spool import CHUNK_SIZE, FrameBuffer, Spool, read_chunks
 from pgrelay.errors import SetupError, SpoolError, Verdict, verdict
 
 FRAMES = [b"one", b"", b"three" * 100]
@@ -137,29 +136,6 @@ def test_only_we_may_read_the_spool(spool: Spool, spilled: FrameBuffer) -> None:
     assert mode(spilled.path) == 0o600
 
 
-def test_a_directory_readable_by_others_is_made_private(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    spool = Spool(tmp_path)
-    spool.open()
-    spool.close()
-    assert mode(tmp_path) == 0o700
-
-
-def test_missing_parent_directories_are_made(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "a" / "b")
-    spool.open()
-    spool.close()
-    assert (tmp_path / "a" / "b").is_dir()
-
-
-def test_made_directories_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a crashed machine may lose what was prepared and confirmed, with the directory that has it."""
-    synced = set[int]()
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
-    Spool(tmp_path / "new" / "slot").create()
-    assert synced == {tmp_path.stat().st_ino, (tmp_path / "new").stat().st_ino}
-
-
 def test_a_directory_that_can_not_be_made_is_a_setup_error(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(SetupError, match=r"transactions.spool_dir: .*/taken/spool: Not a directory; name"):
@@ -220,20 +196,6 @@ def test_only_spool_files_left_by_a_crash_are_removed(spool: Spool) -> None:
 
 def read_only(*_: object, **__: object) -> None:
     raise OSError(errno.EROFS, "Read-only file system")
-
-
-def test_a_file_that_can_not_be_removed_is_retried(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-    (spool.directory / "700.spool").touch()
-    monkeypatch.setattr(Path, "unlink", read_only)
-    with pytest.raises(SpoolError, match=r"/700\.spool: Read-only file system; check that disk") as caught:
-        spool.remove_stale()
-    assert verdict(caught.value) is Verdict.RETRY
-
-
-def test_a_directory_that_can_not_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
-    (tmp_path / "spool").touch()
-    with pytest.raises(SpoolError, match="/spool: Not a directory; check that disk"):
-        Spool(tmp_path / "spool").remove_stale()
 
 
 def test_a_directory_on_a_read_only_disk_is_retried(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,8 +328,3 @@ def files_of_at_most(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_lack_of_descriptors_is_not_blamed_on_the_disk() -> None:
-    error = spool_error(Path("700.spool"), OSError(errno.EMFILE, "Too many open files"))
-    assert str(error) == "700.spool: Too many open files; raise the limit of open files (ulimit -n)"

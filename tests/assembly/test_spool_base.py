@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrelay.assembly.spool import base_directory
-from pgrelay.assembly.spool_base import require_own_base
+from pgrelay.assembly.spool_base import base_directory, require_own_base
 from pgrelay.errors import SetupError
 
 

@@ -1,21 +1,15 @@
 """Findings about topics: whether they exist, are writable, and suit the records."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 
 from pgrelay.check.findings import Finding
-from pgrelay.check.kafka import kafka_findings, unadvertised, unreachable
 from pgrelay.check.kafka_topics import (
     absent,
-    leaderless,
-    one_is_enough,
-    out_of_sync,
     overlong,
     presence,
-    single,
     sizes,
     to_come,
     transactions,
@@ -24,24 +18,19 @@ from pgrelay.check.kafka_topics import (
     unwritable,
 )
 from pgrelay.check.topics import WantedTopic
-from pgrelay.config import SinkConfig
 from pgrelay.kafka.cluster import Broker, Overview, Topic, TopicConfig
-
-BROKER = TopicConfig(message_bytes=1_048_588, min_in_sync=1, cleanup="delete", retention_ms=604_800_000)
-LASTING = TopicConfig(message_bytes=1_048_588, min_in_sync=1, cleanup="delete", retention_ms=-1)
-COMPACTED = TopicConfig(message_bytes=1_048_588, min_in_sync=1, cleanup="compact", retention_ms=604_800_000)
-ORDERS = WantedTopic("orders")
-LOG = WantedTopic("log", keyless=True)
-MESSAGE = WantedTopic("message", "messages")
-SCHEMA = WantedTopic("schema", "schemas")
-OFFSETS = WantedTopic("offsets", "offsets")
-ONE = Topic(partitions=1, replicas=1, in_sync=1)
-THREE = {1: "b1:9092", 2: "b2:9092", 3: "b3:9092"}
-
-
-def sink(**keys: Any) -> SinkConfig:
-    options = {"bootstrap.servers": "b:9092", **keys.pop("kafka", {})}
-    return SinkConfig(kafka=options, **keys)
+from tests.check.kafka_topics import (
+    BROKER,
+    COMPACTED,
+    LASTING,
+    LOG,
+    MESSAGE,
+    OFFSETS,
+    ONE,
+    ORDERS,
+    SCHEMA,
+    sink,
+)
 
 
 def broker(transaction_replicas: int = 1, transaction_max_ms: int = 900_000) -> Broker:
@@ -178,58 +167,6 @@ def test_a_transaction_timeout_above_the_brokers_maximum_is_an_error() -> None:
     assert overlong(broker(transaction_max_ms=59_999), sink()) != []
 
 
-def test_topics_with_too_few_replicas_in_sync_are_an_error() -> None:
-    two = TopicConfig(1_048_588, 2, "delete", -1)
-    there = Overview(THREE, {"orders": ONE, "log": ONE})
-    (finding,) = out_of_sync({"orders": two, "log": BROKER}, there, sink())
-    assert finding.level == "error"
-    assert finding.what.endswith(": orders")
-    assert out_of_sync({"new": two}, there, sink(replication_factor=2)) == []
-    assert len(out_of_sync({"new": two}, there, sink())) == 1
-
-
-def test_future_topics_get_no_replicas_on_absent_brokers() -> None:
-    """When asked whether it would create the topic, the cluster counts those brokers too."""
-    two = TopicConfig(1_048_588, 2, "delete", -1)
-    alone = Overview({1: "b:9092"}, {})
-    (finding,) = out_of_sync({"new": two}, alone, sink(replication_factor=3))
-    assert finding.what.endswith(": new")
-
-
-def test_topics_without_a_leader_are_an_error() -> None:
-    """The last in-sync replica stays listed, whether its broker is there or not."""
-    two = TopicConfig(1_048_588, 2, "delete", -1)
-    there = {"orders": replace(ONE, led=False), "log": ONE}
-    (finding,) = leaderless(["orders", "log", "new"], there)
-    assert (finding.level, finding.what) == ("error", "1 topic with a partition that no broker leads: orders")
-    assert out_of_sync({"orders": two}, Overview(THREE, there), sink()) == []
-    assert leaderless(["log"], there) == []
-
-
-def test_topics_that_one_of_several_replicas_may_acknowledge_are_a_warning() -> None:
-    two = TopicConfig(1_048_588, 2, "delete", -1)
-    there = Overview(THREE, {"orders": Topic(1, 3, 3), "log": ONE, "message": Topic(1, 2, 1)})
-    (finding,) = one_is_enough({"orders": two, "log": BROKER, "message": BROKER}, there, sink())
-    assert finding.level == "warning"
-    assert finding.what.endswith(": message")
-    assert "--topic message --add-config min.insync.replicas=2" in finding.cure
-    assert (
-        one_is_enough({"new": two, "old": BROKER}, Overview(THREE, {"old": ONE}), sink(replication_factor=3))
-        == []
-    )
-    assert len(one_is_enough({"new": BROKER}, Overview(THREE, {}), sink(replication_factor=3))) == 1
-
-
-def test_topics_with_one_replica_where_more_are_possible_are_a_warning() -> None:
-    overview = Overview(THREE, {"orders": ONE, "log": Topic(1, 3, 3)})
-    (finding,) = single({"orders": BROKER, "log": BROKER, "new": BROKER}, overview, sink())
-    assert (finding.level, finding.what) == ("warning", "2 topics with one replica on 3 brokers: orders, new")
-    assert finding.cure.startswith("sink.replication_factor: 3 ")
-    (existing,) = single({"orders": BROKER, "new": BROKER}, overview, sink(replication_factor=3))
-    assert existing.what == "1 topic with one replica on 3 brokers: orders"
-    assert single({"new": BROKER}, Overview({1: "b:9092"}, {}), sink()) == []
-
-
 def test_record_sizes_above_a_topics_limit_are_a_warning() -> None:
     (fine,) = sizes({"orders": BROKER}, sink())
     assert (fine.level, fine.what) == (
@@ -239,56 +176,3 @@ def test_record_sizes_above_a_topics_limit_are_a_warning() -> None:
     (finding,) = sizes({"orders": BROKER}, sink(kafka={"message.max.bytes": 2_000_000}))
     assert finding.level == "warning"
     assert "max.message.bytes=2000000" in finding.cure
-
-
-@pytest.mark.parametrize(
-    ("code", "text", "cure"),
-    [
-        (KafkaError._TRANSPORT, "b:9092/bootstrap: Connect failed: Connection refused", "start the broker"),
-        (KafkaError._RESOLVE, "Failed to resolve 'b:9092'", "correct the host"),
-        (KafkaError._AUTHENTICATION, "SASL authentication error", "sasl.username"),
-        (KafkaError._AUTHENTICATION, "broker's supported mechanisms: (n/a)", "check the broker"),
-        (
-            KafkaError._AUTHENTICATION,
-            "Failed to acquire SASL OAUTHBEARER token: Could not resolve host: idp",
-            "start the server at sasl.oauthbearer.token.endpoint.url",
-        ),
-        (KafkaError._SSL, "SSL handshake failed", "ssl.*"),
-        (KafkaError._TRANSPORT, "SSL handshake failed: Disconnected", "security.protocol"),
-        (KafkaError._BAD_MSG, "Invalid response size 1157627904", "a Kafka listener"),
-    ],
-)
-def test_the_reason_why_kafka_does_not_answer_is_named(code: int, text: str, cure: str) -> None:
-    complaint = KafkaError(code, f"{text} (after 3ms in state CONNECT, 2 identical error(s) suppressed)")
-    finding = unreachable(complaint, KafkaError(KafkaError._TRANSPORT), "b:9092")
-    assert (finding.level, finding.what) == ("error", "Kafka does not answer at b:9092")
-    assert finding.why == text
-    assert cure in finding.cure
-
-
-def test_for_a_broker_that_disconnects_silently_the_cure_is_security_protocol() -> None:
-    finding = unreachable(None, KafkaError(KafkaError._TRANSPORT), "b:9092")
-    assert "security.protocol" in finding.cure
-
-
-def test_a_wrong_advertised_address_is_named() -> None:
-    finding = unadvertised(1, "kafka:9092")
-    text = "ssl://kafka:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
-    failure = KafkaError(KafkaError._TRANSPORT)
-    assert unreachable(KafkaError(KafkaError._TRANSPORT, text), failure, "b:9092") == finding
-    assert finding.what == "broker 1 advertises kafka:9092, but nothing answers there"
-    assert "advertised.listeners" in finding.cure
-
-
-async def test_a_client_error_does_not_show_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgrelay.kafka.cluster._TIMEOUT_S", 0.0)  # nobody is there
-    options = {
-        "bootstrap.servers": "127.0.0.1:1",
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER",
-        "enable.sasl.oauthbearer.unsecure.jwt": "true",
-        "sasl.oauthbearer.config": "hunter2",
-    }
-    (finding,) = await kafka_findings(SinkConfig(kafka=options), (), truncates=False)
-    assert "Unrecognized sasl.oauthbearer.config" in finding.why
-    assert "hunter2" not in f"{finding}"

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pgrelay.assembly.spool import base_directory
-from pgrelay.assembly.spool_base import CURE
+from pgrelay.assembly.spool_base import CURE, base_directory
 from pgrelay.check import machine
 from pgrelay.check.findings import Finding
 from pgrelay.check.machine import listen, machine_findings, outlived, spool

@@ -7,7 +7,7 @@ import pytest
 
 from pgrelay.check.queries import OldestTransaction
 from pgrelay.check.slot import absent, forecast, held, idle, lost, taken, two_phase_kept, wrong_kind
-from pgrelay.postgres.catalog import Slot
+from pgrelay.postgres.slots import Slot
 from tests.check.servers import server, source
 
 GIB = 1 << 30

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pgrelay.check.topic_cleanup import collapsing, fleeting, uncompactable
 from pgrelay.check.topics import WantedTopic
-from tests.check.test_kafka_topics import BROKER, COMPACTED, LASTING, LOG, MESSAGE, OFFSETS, ORDERS, SCHEMA
+from tests.check.kafka_topics import BROKER, COMPACTED, LASTING, LOG, MESSAGE, OFFSETS, ORDERS, SCHEMA
 
 
 def test_a_schema_topic_that_deletes_records_is_a_warning() -> None:

@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -140,9 +141,11 @@ class Proxy:
             ends.append(to_client)
             from_target, to_target = await asyncio.open_connection(_HOST, self.target)
             ends.append(to_target)
-            first: list[bytes] = []
-            requests = self._pump(from_client, to_target, to_client, self._requests, first)
-            replies = self._pump(from_target, to_client, to_target, self._replies, first)
+            first = bytearray()
+            request = partial(self._request, first, to_target, to_client)
+            reply = partial(self._reply, first, to_client)
+            requests = self._pump(from_client, self._requests, request)
+            replies = self._pump(from_target, self._replies, reply)
             await _first_of(asyncio.create_task(requests), asyncio.create_task(replies))
             await _close(ends)
         except (ConnectionRefusedError, asyncio.CancelledError) as reason:
@@ -156,29 +159,40 @@ class Proxy:
     async def _pump(
         self,
         source: asyncio.StreamReader,
-        sink: asyncio.StreamWriter,
-        back: asyncio.StreamWriter,
         gate: asyncio.Event,
-        first: list[bytes],
+        pass_on: Callable[[bytes], Coroutine[Any, Any, bool]],
     ) -> None:
-        """`first` gets the first that the client sends."""
+        """Delay and hold what arrives, and pass it on, until `pass_on` returns false."""
         with contextlib.suppress(ConnectionError):  # this ends the connection too
             while chunk := await source.read(65536):
-                first[:] = first or [chunk]
                 await asyncio.sleep(self.latency)
                 await gate.wait()
-                lost = self.loses_replies_to
-                if gate is self._replies and lost is not None and lost in first[0]:
-                    continue
-                if gate is self._replies and self.cut_after is not None:
-                    sink.write(chunk[: self.cut_after])
-                    self.cut_after = None
+                if not await pass_on(chunk):
                     return
-                if gate is self._requests and self.intercept is not None:
-                    chunk, answer = self.intercept(chunk)
-                    back.write(answer)
-                sink.write(chunk)
-                await sink.drain()
+
+    async def _request(
+        self, first: bytearray, target: asyncio.StreamWriter, client: asyncio.StreamWriter, chunk: bytes
+    ) -> bool:
+        """Pass on a request. `first` gets it if it is the connection's first."""
+        first[:] = first or chunk
+        if self.intercept is not None:
+            chunk, answer = self.intercept(chunk)
+            client.write(answer)
+        target.write(chunk)
+        await target.drain()
+        return True
+
+    async def _reply(self, first: bytearray, client: asyncio.StreamWriter, chunk: bytes) -> bool:
+        """Pass on a reply, cut it short, or lose it, as `first`, the connection's first request, is one."""
+        if self.loses_replies_to is not None and self.loses_replies_to in first:
+            return True
+        if self.cut_after is not None:
+            client.write(chunk[: self.cut_after])
+            self.cut_after = None
+            return False
+        client.write(chunk)
+        await client.drain()
+        return True
 
 
 async def _first_of(*pumps: asyncio.Task[None]) -> None:

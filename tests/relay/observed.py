@@ -5,7 +5,7 @@ from typing import cast
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Need
 from pgrelay.metrics import Metrics
-from pgrelay.postgres.catalog import SlotWal
+from pgrelay.postgres.slots import SlotWal
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.at_least_once import AtLeastOnce

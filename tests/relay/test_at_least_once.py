@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 from pgrelay.errors import GapError
 from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.sink import Sink
-from pgrelay.postgres.catalog import Slot
+from pgrelay.postgres.slots import Slot
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.at_least_once import AtLeastOnce, AtLeastOnceStart
 from pgrelay.relay.gap_checks import Upstream

@@ -49,17 +49,17 @@ class FakeAssembler:
 
 
 class FakeConfirmations(Confirmations):
-    """Counts the status updates that the server asked for, and the answers that we did."""
+    """Counts the status updates that answer the server, and those that ask it."""
 
     def __init__(self, source: Source, ledger: Ledger) -> None:
         super().__init__(source, ledger, AtLeastOnce(cast(Sink, None), ledger, None), 10.0)
-        self.asked = self.asks = 0
+        self.answers = self.asks = 0
 
     def ask(self) -> None:
         self.asks += 1
 
-    def ask_for_one(self) -> None:
-        self.asked += 1
+    def answer(self) -> None:
+        self.answers += 1
 
 
 class Reading(Intake):
@@ -90,7 +90,7 @@ def test_frames_that_have_piled_up_are_read_together(behind: bool, then: int) ->
     reading = Reading(*transactions(4), [])
     assert reading.frames() == 2
     assert reading.frames(behind) == then
-    assert reading.confirmations.asked == 1
+    assert reading.confirmations.answers == 1
 
 
 def test_what_has_been_caught_up_with_is_behind_no_more() -> None:

@@ -10,7 +10,7 @@ from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.errors import KafkaUnavailable, SourceUnavailable, SpoolError
 from pgrelay.metrics import Metrics
-from pgrelay.postgres.catalog import SlotWal
+from pgrelay.postgres.slots import SlotWal
 from pgrelay.relay.observer import Observer
 from pgrelay.status.health import Health
 from tests.clock import Clock
@@ -119,6 +119,16 @@ def test_an_answer_of_kafka_does_not_end_the_stall_of_a_full_spool(
     session.acknowledge()
     watch(observer, session, clock, 1)
     assert not health.ready
+
+
+@pytest.mark.usefixtures("spool_failed")
+def test_after_other_trouble_a_new_try_tells_of_the_full_spool_again(
+    observer: Observer, health: Health, tmp_path: Path
+) -> None:
+    """As when Postgres could not be reached in between."""
+    health.waiting("Postgres can't be reached")
+    observer.begins(SpoolSession(tmp_path / "again"))
+    assert health.reason == "the disk is full"
 
 
 def test_sessions_that_end_soon_one_after_the_other_are_no_stream(

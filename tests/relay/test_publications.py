@@ -8,8 +8,9 @@ from structlog.testing import capture_logs
 
 from pgrelay.config import SourceConfig
 from pgrelay.errors import SourceUnavailable
-from pgrelay.postgres.catalog import Catalog, PublicationRow, Slot
+from pgrelay.postgres.catalog import Catalog, PublicationRow
 from pgrelay.postgres.listed import Listed
+from pgrelay.postgres.slots import Slot
 from pgrelay.relay.publications import Publications, PublishedTables
 
 Entries = Mapping[Listed, tuple[str, frozenset[int]]]

@@ -6,8 +6,8 @@ import pytest
 
 from pgrelay.errors import GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Position
-from pgrelay.postgres.catalog import Slot
 from pgrelay.postgres.history import History
+from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import System
 from pgrelay.relay.resume_point import ResumePoint
 

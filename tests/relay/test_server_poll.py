@@ -9,7 +9,8 @@ import pytest
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
-from pgrelay.postgres.catalog import Catalog, SlotWal
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.slots import SlotWal
 from pgrelay.relay.publications import Publications, PublishedTables
 from pgrelay.relay.renames import Renames
 from pgrelay.relay.server_poll import ServerPoll

@@ -8,7 +8,8 @@ import pytest
 
 from pgrelay.assembly.open_transaction import OpenTransaction
 from pgrelay.assembly.prepared import PreparedStore
-from pgrelay.assembly.spool import Spool, slot_directory
+from pgrelay.assembly.spool import Spool
+from pgrelay.assembly.spool_base import slot_directory
 from pgrelay.config import Config
 from pgrelay.errors import GapError
 from pgrelay.postgres.source import Source

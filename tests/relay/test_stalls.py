@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from pgrelay.encode.avro.schema import Schemas
 from pgrelay.encode.needs import FactsNeeded, Need, TopicNeeded
-from pgrelay.postgres.catalog import SlotWal
+from pgrelay.postgres.slots import SlotWal
 from pgrelay.relay.observer import Observer
 from pgrelay.status.health import Health
 from pgrelay.wire.pgoutput import Relation

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pgrelay.assembly.open_transaction import OpenTransaction
-from pgrelay.assembly.spool import Spool, base_directory
+from pgrelay.assembly.spool import Spool
+from pgrelay.assembly.spool_base import base_directory
 from pgrelay.config import Config
 from pgrelay.metrics import Metrics
 from pgrelay.status.health import Health

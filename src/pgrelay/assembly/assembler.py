@@ -92,6 +92,10 @@ class Assembler:
         self._events = []
         return events
 
+    def delivered(self, lsn: int) -> None:
+        """Note that what ends at `lsn` or before is in Kafka."""
+        self.delivered_lsn = max(self.delivered_lsn, lsn)
+
     def receive_all(self, frames: list[bytes], start: int) -> int:
         """Take frames from index `start` until one must be replayed or asked about; returns the next index.
 

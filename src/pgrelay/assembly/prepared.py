@@ -24,13 +24,11 @@ from pathlib import Path
 from typing import Final
 
 from pgrelay.assembly.open_transaction import OpenTransaction
-from pgrelay.assembly.spool import (
-    SPOOL_SUFFIX,
-    Spool,
+from pgrelay.assembly.spool import SPOOL_SUFFIX, Spool, read_chunks
+from pgrelay.assembly.spool_files import (
     files_ending,
     lock,
     open_private,
-    read_chunks,
     remove_file,
     spool_error,
     sync_directory,

@@ -6,15 +6,11 @@ detected and never replayed as if it were whole. Order on replay: the file, then
 
 A file lives as long as its transaction is open in this process. What a crash leaves behind is removed by
 `Spool.remove_stale`, once the slot is ours. Prepared transactions outlive the process: see prepared.py.
-
-On disk: files are 0600 in a 0700 directory. Any OSError becomes a SpoolError that names the file.
 """
 
 import contextlib
 import errno
-import fcntl
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +20,15 @@ from typing import BinaryIO, Final
 from librt.strings import BytesWriter, read_i32_be, write_i32_be
 from mypy_extensions import i64
 
-from pgrelay.errors import SetupError, SpoolDamaged, SpoolError
+from pgrelay.assembly.spool_files import (
+    files_ending,
+    lock,
+    make_private,
+    open_private,
+    remove_file,
+    spool_error,
+)
+from pgrelay.errors import SetupError, SpoolDamaged
 
 CHUNK_SIZE: Final = 1 << 20
 SPOOL_SUFFIX: Final = ".spool"
@@ -45,27 +49,6 @@ _NEVER_OURS: Final = frozenset(
         errno.ENAMETOOLONG,
     }
 )
-
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
-
-
-def base_directory(configured: Path | None) -> Path:
-    """The directory for the spool directories of all relays of this account."""
-    return configured or Path(_temporary(), f"pgrelay-{os.getuid()}")
-
-
-def _temporary() -> str:
-    try:
-        return tempfile.gettempdir()
-    except FileNotFoundError:
-        # gettempdir tries to write, which fails on a full disk: creating the spool reports what is wrong.
-        return os.environ.get("TMPDIR") or "/tmp"
-
-
-def slot_directory(configured: Path | None, systemid: str, slot: str) -> Path:
-    """A slot's own directory in the base directory, so that relays may share a disk."""
-    return base_directory(configured) / f"{systemid}-{slot}"
 
 
 class Spool:
@@ -98,7 +81,7 @@ class Spool:
     def create(self) -> None:
         """Create the directory if it is missing. Raises SetupError if it can never be ours, or SpoolError."""
         try:
-            _make_private(self.directory)
+            make_private(self.directory)
         except OSError as error:
             # A disk that became read-only under a directory of ours may recover.
             turned = error.errno == errno.EROFS and self.directory.is_dir()
@@ -233,79 +216,6 @@ class FrameBuffer:
         self._writer = BytesWriter()
 
 
-def _make_private(directory: Path) -> None:
-    """Create a directory that only we may use, and likewise its missing parents."""
-    missing = [path for path in (directory, *directory.parents) if not path.exists()]
-    for path in reversed(missing):
-        path.mkdir(mode=0o700, exist_ok=True)
-        # Not left to mkdir: the umask takes away bits of its mode.
-        path.chmod(0o700)
-        # For what is prepared in it. A parent that we may write in, but not read, can't be synced.
-        with contextlib.suppress(OSError):
-            sync_directory(path.parent)
-    if directory.is_symlink():
-        # Where others may write, somebody may have put it there, to have us delete files elsewhere.
-        raise OSError(errno.ELOOP, "it is a symbolic link")
-    directory.chmod(0o700)
-
-
-def sync_directory(directory: Path) -> None:
-    """What is made or renamed in a directory is durable only once the directory is."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def lock(directory: Path) -> int:
-    """A descriptor whose lock keeps other relays out; it ends with the process at the latest.
-
-    Raises SpoolError if a relay has the directory, or it can't be opened.
-    """
-    try:
-        descriptor = os.open(directory, os.O_RDONLY)
-    except OSError as error:
-        raise spool_error(directory, error) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise SpoolError(
-            f"{directory} is in use by another relay: a suspended one of this slot, or one of a slot with "
-            "the same name on another server of the cluster; end it, or give one of them another "
-            "transactions.spool_dir"
-        ) from error
-    except OSError:
-        # A file system without locks, such as some network file systems: then nobody is kept out.
-        pass
-    return descriptor
-
-
-def open_private(path: Path) -> BinaryIO:
-    """A new file that only we may read; an existing one is emptied."""
-    file = os.fdopen(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
-    os.fchmod(file.fileno(), 0o600)
-    return file
-
-
-def files_ending(directory: Path, suffix: str) -> list[Path]:
-    """The directory's files whose names end in `suffix`. Raises SpoolError if it can't be read."""
-    try:
-        # Not glob: it takes a directory that can't be read for an empty one.
-        return [path for path in directory.iterdir() if path.name.endswith(suffix)]
-    except OSError as error:
-        raise spool_error(directory, error) from error
-
-
-def remove_file(path: Path) -> None:
-    """Delete a file, if it is there. Raises SpoolError."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise spool_error(path, error) from error
-
-
 def read_chunks(path: Path, size: int) -> Iterator[list[bytes]]:
     """The frames of a spool file that must hold `size` bytes, one chunk's at a time.
 
@@ -345,11 +255,3 @@ def _split(chunk: bytes) -> list[bytes]:
         frames.append(chunk[pos + 4 : end])
         pos = end
     return frames
-
-
-def spool_error(path: Path, error: OSError) -> SpoolError:
-    what = f"{path}: {error.strerror or error}"
-    if error.errno in _NO_DESCRIPTOR:
-        return SpoolError(f"{what}; raise the limit of open files (ulimit -n)")
-    cure = "free space there" if error.errno in _NO_ROOM else "check that disk"
-    return SpoolError(f"{what}; {cure}, or set transactions.spool_dir to another disk")

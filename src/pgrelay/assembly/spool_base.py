@@ -1,15 +1,33 @@
-"""Who owns the directory that holds the spools if none is configured, in the system's temporary one."""
+"""Where spools are kept, and whose that is if none is configured, in the system's temporary directory."""
 
 import contextlib
 import os
 import stat
+import tempfile
 from pathlib import Path
 from typing import Final
 
-from pgrelay.assembly.spool import base_directory
 from pgrelay.errors import SetupError
 
 CURE: Final = "remove it, or set transactions.spool_dir to a directory that we own"
+
+
+def base_directory(configured: Path | None) -> Path:
+    """The directory for the spool directories of all relays of this account."""
+    return configured or Path(_temporary(), f"pgrelay-{os.getuid()}")
+
+
+def _temporary() -> str:
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:
+        # gettempdir tries to write, which fails on a full disk: creating the spool reports what is wrong.
+        return os.environ.get("TMPDIR") or "/tmp"
+
+
+def slot_directory(configured: Path | None, systemid: str, slot: str) -> Path:
+    """A slot's own directory in the base directory, so that relays may share a disk."""
+    return base_directory(configured) / f"{systemid}-{slot}"
 
 
 def why_not_ours(configured: Path | None) -> str | None:

@@ -8,8 +8,7 @@ from errno import EADDRINUSE, ENOSPC
 from pathlib import Path
 from typing import Final
 
-from pgrelay.assembly.spool import base_directory
-from pgrelay.assembly.spool_base import CURE, why_not_ours
+from pgrelay.assembly.spool_base import CURE, base_directory, why_not_ours
 from pgrelay.check.findings import Finding, error, ok, warning
 from pgrelay.config import Config
 from pgrelay.figures import size

@@ -12,7 +12,8 @@ from pgrelay.errors import (
 )
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
-from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
 from pgrelay.relay.numbering import (
     RENUMBERED,

@@ -11,7 +11,8 @@ from pgrelay.check.queries import OldestTransaction, ServerFacts
 from pgrelay.config import SourceConfig
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.figures import duration, size
-from pgrelay.postgres.catalog import STANDBY_CURE, Catalog, Slot
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.slots import STANDBY_CURE, Slot
 from pgrelay.relay.setup import check_kind
 
 _GIB: Final = 1 << 30

@@ -80,15 +80,6 @@ def _publication(value: str) -> str:
     return value
 
 
-def _table(value: str) -> str:
-    if _TABLE.fullmatch(value) is None:
-        raise ValueError(
-            f"{quoted(value)} is not a table; write schema.table or schema.*, "
-            "and put a name with a dot, a space or a quote in double quotes"
-        )
-    return value
-
-
 def _prefix(value: str) -> str:
     if _KAFKA_NAME.fullmatch(value) is None:
         raise ValueError(
@@ -148,11 +139,22 @@ def _listen(value: str) -> str:
 
 
 def split_table(value: str) -> tuple[str, str | None]:
-    """Split an entry of `source.tables` into the catalogue's (schema, table); the table is None for `*`."""
+    """Split an entry of `source.tables` into the catalogue's (schema, table); the table is None for `*`.
+
+    Raises ValueError with the cure.
+    """
     match = _TABLE.fullmatch(value)
     if match is None:
-        raise ValueError(f"{quoted(value)} is not schema.table")
+        raise ValueError(
+            f"{quoted(value)} is not a table; write schema.table or schema.*, "
+            "and put a name with a dot, a space or a quote in double quotes"
+        )
     return _unquote(match[1]), None if match[2] == "*" else _unquote(match[2])
+
+
+def _table(value: str) -> str:
+    split_table(value)
+    return value
 
 
 def _unquote(name: str) -> str:
@@ -194,8 +196,9 @@ Listen = Annotated[str, AfterValidator(_listen)]
 ListenOrNone = Annotated[Listen | None, BeforeValidator(_off)]
 PathOrNone = Annotated[Path | None, BeforeValidator(_nothing), AfterValidator(_home)]
 ProtocolVersion = Annotated[Literal["auto", 1, 2, 3, 4], BeforeValidator(_version)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-HoursOrNone = Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, BeforeValidator(_off)]
+_Duration = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = _Duration
+HoursOrNone = Annotated[_Duration | None, BeforeValidator(_off)]
 Count = Annotated[int, Field(ge=1, le=2_147_483_647)]
 # librdkafka's limits for a new topic.
 Partitions = Annotated[int, Field(ge=1, le=100_000)]

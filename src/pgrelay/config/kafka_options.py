@@ -31,7 +31,7 @@ _NOT_TEXT: Final = frozenset({"on_delivery", "logger", "opaque", "default_topic_
 _MEASURES: Final = (".ms", ".bytes", ".kbytes", ".messages", ".size")
 _WHOLE: Final = re.compile("-?(0|[1-9][0-9]*)")
 # The only option that may be a fraction, under both of its names.
-_LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
+LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
 _FRACTION: Final = re.compile("[0-9]+([.][0-9]+)?")
 # Options whose values pgrelay computes with as well.
 _COUNTED: Final = frozenset(
@@ -91,7 +91,7 @@ def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield name, "takes a Python function, which a configuration file can't give; leave it out"
             continue
         if name.endswith(_MEASURES) and not _read_whole(name, value):
-            kind = "number" if name in _LINGERING else "whole number"
+            kind = "number" if name in LINGERING else "whole number"
             unit = " of milliseconds" if name.endswith(".ms") else ""
             yield name, f"got {quoted(value)}; write a {kind}{unit}"
             continue
@@ -102,7 +102,7 @@ def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _read_whole(name: str, value: str) -> bool:
     """Whether librdkafka would parse all of the value's text as the number that it looks like."""
-    if name in _LINGERING:
+    if name in LINGERING:
         return _FRACTION.fullmatch(value) is not None
     return (_UNSIGNED if name in _COUNTED else _WHOLE).fullmatch(value) is not None
 

@@ -7,15 +7,15 @@ where the message's fields begin, after the tag and, inside a stream, the xid.
 
 from librt.strings import BytesWriter
 
+from pgrelay.assembly.events import TransactionBegin
 from pgrelay.encode.avro.json_keys import JsonKeys
 from pgrelay.encode.boundaries import Boundaries
 from pgrelay.encode.dead_letter import DeadLetters
 from pgrelay.encode.envelope import Envelope
-from pgrelay.encode.formats import boundaries_of, envelope_of, json_keys, row_writer
+from pgrelay.encode.formats import boundaries_of, json_keys, messages_of, row_writer
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import refuse_unsent
-from pgrelay.encode.passed_over import PassedOver
-from pgrelay.encode.plan import Plan
+from pgrelay.encode.plan import Collection, Plan
 from pgrelay.encode.records import (
     BY_KEY,
     CREATE,
@@ -26,6 +26,7 @@ from pgrelay.encode.records import (
     UPDATE,
     Headers,
     Segment,
+    Unchanged,
     record_size,
 )
 from pgrelay.encode.rows import OldValue, RowWriter, not_identified
@@ -37,46 +38,50 @@ from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY, frame_lsn
 
 
 class Changes:
-    """Adds the records of each change to `segment`, which is the current transaction's."""
+    """Adds the records of each change to the current segment."""
 
-    def __init__(self, options: RecordOptions, topics: Topics) -> None:
-        self.envelope: Envelope = envelope_of(options)
-        self.passed_over = PassedOver()
-        self.segment: Segment | None = None
-        self.messages = 0
+    def __init__(self, options: RecordOptions, topics: Topics, envelope: Envelope) -> None:
+        self._envelope = envelope
+        self._segment: Segment | None = None
+        self.messages = messages_of(options, topics.message)
+        self.message_count = 0
         self.dead_letters = DeadLetters(topics.dead_letter, options.limits(topics.dead_letter))
         self._options = options
-        self._message_limits = options.limits(topics.message)
-        self._message_topic = topics.message
         self.boundaries: Boundaries | None = boundaries_of(options, topics.transaction)
         self._row: RowWriter = row_writer(options)
         self._json_keys: JsonKeys | None = json_keys(options)
         self._value = BytesWriter()
         self._image = BytesWriter()
 
-    def begin(self, segment: Segment) -> None:
-        assert segment.begin is not None
-        self.segment = segment
-        self.envelope.begin(segment.begin, self.passed_over.begin(segment.begin))
+    def begin(self, begin: TransactionBegin, skip_below: int) -> Segment:
+        """Begin a transaction. Returns its first segment. For `skip_below` see the envelope."""
+        self._envelope.begin(begin, skip_below)
         if self.boundaries is not None:
             self.boundaries.begin()
+        self._segment = Segment(begin)
+        return self._segment
+
+    def go_on(self) -> Segment | None:
+        """Begin another segment of the current transaction, and return it; None outside of transactions."""
+        if self._segment is not None:
+            self._segment = Segment(None)
+        return self._segment
 
     def end(self, end_lsn: int) -> None:
-        segment = self.segment
+        segment = self._segment
         assert segment is not None, "a transaction ended that never began"
-        if self.boundaries is not None and self.boundaries.begun and not self.passed_over.whole:
-            segment.records.append(self.boundaries.end_record(self.envelope))
+        if self.boundaries is not None and self.boundaries.begun:
+            segment.records.append(self.boundaries.end_record(self._envelope))
         segment.end_lsn = end_lsn
-        self.segment = None
-        self.passed_over.end()
-        self.envelope.end()
+        self._segment = None
+        self._envelope.end()
 
     def insert(self, plan: Plan, frame: bytes, body: int) -> None:
         if frame[body + 4] != NEW_TUPLE:
             raise ProtocolError(f"an insert into {plan.table} has no new row")
         value = self._value
         value.truncate(0)
-        self.envelope.open_after(value, plan)
+        self._envelope.open_after(value, plan)
         _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
         if self._add(plan, self._key(plan), frame, CREATE, self._row.unchanged):
             plan.creates += 1
@@ -88,7 +93,7 @@ class Changes:
         value = self._value
         value.truncate(0)
         if kind == NEW_TUPLE:
-            self.envelope.open_after(value, plan)
+            self._envelope.open_after(value, plan)
             _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
             if self._add(plan, self._key(plan), frame, UPDATE, self._row.unchanged):
                 plan.updates += 1
@@ -103,7 +108,7 @@ class Changes:
         _finish(frame, self._row.write(self._image, plan, frame, pos + 1, False, old, None))
         after, new_key = self._image.getvalue(), self._key(plan)
         if new_key == old_key:
-            self.envelope.both(value, plan, before, after)
+            self._envelope.both(value, plan, before, after)
             if self._add(plan, new_key, frame, UPDATE, self._row.unchanged):
                 plan.updates += 1
         else:
@@ -127,13 +132,13 @@ class Changes:
         old_header, new_header = old_key, new_key
         if self._json_keys is not None:
             old_header, new_header = self._json_keys.of_update(plan, frame, body + 5)
-        self.envelope.open_before(value, plan)
+        self._envelope.open_before(value, plan)
         value.write(before)
-        self.envelope.close_before(value)
+        self._envelope.close_before(value)
         if self._add(plan, old_key, frame, DELETE, [], [("__debezium.newkey", new_header)]):
             plan.deletes += 1
         value.truncate(0)
-        self.envelope.open_after(value, plan)
+        self._envelope.open_after(value, plan)
         value.write(after)
         if self._add(plan, new_key, frame, CREATE, unchanged, [("__debezium.oldkey", old_header)]):
             plan.creates += 1
@@ -144,32 +149,32 @@ class Changes:
         key_only = _is_key(frame[body + 4], plan, "delete")
         value = self._value
         value.truncate(0)
-        self.envelope.open_before(value, plan)
+        self._envelope.open_before(value, plan)
         _finish(frame, self._row.write(value, plan, frame, body + 5, key_only, None, None))
-        self.envelope.close_before(value)
+        self._envelope.close_before(value)
         if self._add(plan, self._key(plan), frame, DELETE, self._row.unchanged):
             plan.deletes += 1
 
     def truncate(self, message: pgoutput.Truncate, plan: Plan, frame: bytes) -> None:
         value = self._value
         value.truncate(0)
-        self.envelope.truncate(value, plan, message.cascade, message.restart_identity)
-        if self._add(plan, None, frame, TRUNCATE, []):
+        self._envelope.truncate(value, plan, message.cascade, message.restart_identity)
+        if self._add(plan, None, frame, TRUNCATE, None):
             plan.truncates += 1
-        assert self.segment is not None
-        self.segment.has_truncate = True
+        assert self._segment is not None
+        self._segment.has_truncate = True
 
     def message(self, message: pgoutput.Message, frame: bytes) -> None:
         value = self._value
         value.truncate(0)
-        self.envelope.message(value, message.prefix, message.content)
-        key = self.envelope.message_key(message.prefix) if self._options.key else None
-        if self._add(None, key, frame, MESSAGE, []):
-            self.messages += 1
+        self._envelope.message(value, self.messages, message.prefix, message.content)
+        key = self._envelope.message_key(self.messages, message.prefix) if self._options.key else None
+        if self._add(self.messages, key, frame, MESSAGE, None):
+            self.message_count += 1
 
     def set_aside(self, plan: Plan, frame: bytes, body: int, op: str, error: RecordError) -> None:
         """Make a dead letter of a row's change that can't be encoded. Like a record, it takes a `seq`."""
-        if self.segment is None:
+        if self._segment is None:
             raise error
         streamed = body == STREAMED_BODY
         row = self.dead_letters.row_text(plan, pgoutput.parse(frame, streamed, HEADER_SIZE))
@@ -188,7 +193,7 @@ class Changes:
     def _dead_letter(
         self, key: bytes | None, value: bytes | None, error: RecordError, headers: Headers
     ) -> None:
-        segment, envelope = self.segment, self.envelope
+        segment, envelope = self._segment, self._envelope
         assert segment is not None, "a change outside any transaction"
         if envelope.seq >= envelope.skip_below:
             segment.records.append(self.dead_letters.record(key, value, error, headers))
@@ -199,32 +204,30 @@ class Changes:
 
     def _add(
         self,
-        plan: Plan | None,
+        of: Collection,
         key: bytes | None,
         frame: bytes,
         op: str,
-        unchanged: list[bytes],
+        unchanged: Unchanged,
         extra: Headers | None = None,
     ) -> bool:
         """Close the value and add the record, with a tombstone after a keyed delete.
 
-        `plan` is None for a logical message. Without a key, all records go to one partition, so that order
-        holds. False if it became a dead letter, or was delivered before: then it does not count as a record.
+        Without a key, all records go to one partition, so that order holds. False if it became a dead letter,
+        or was delivered before: then it does not count as a record.
         """
-        segment, envelope = self.segment, self.envelope
+        segment, envelope = self._segment, self._envelope
         if segment is None:
             raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} outside any transaction")
         boundaries = self.boundaries if envelope.in_transaction else None
-        table = "message" if plan is None else plan.table
-        place = envelope.no_place if boundaries is None else boundaries.place(table, envelope)
-        envelope.close(self._value, plan, frame_lsn(frame), op, unchanged, place)
+        place = envelope.no_place if boundaries is None else boundaries.place(of.table, envelope)
+        envelope.close(self._value, of, frame_lsn(frame), op, unchanged, place)
         value = self._value.getvalue()
         headers = self._headers(op, extra) if self._options.headers else extra
-        topic = self._message_topic if plan is None else plan.topic
-        limits = self._message_limits if plan is None else plan.limits
-        refused = limits.refusal(topic, key is not None, record_size(key, value, headers))
+        topic = of.topic
+        refused = of.limits.refusal(topic, key is not None, record_size(key, value, headers))
         if refused:
-            error = RecordError(f"{table}: {refused}", table).at(frame_lsn(frame))
+            error = RecordError(f"{of.table}: {refused}", of.table).at(frame_lsn(frame))
             self._dead_letter(key, value, error, self._headers(op, None))
             return False
         partition = EVERY if op == TRUNCATE else 0 if key is None else BY_KEY
@@ -236,12 +239,12 @@ class Changes:
             if op == DELETE and key is not None and self._options.tombstones:
                 segment.records.append((topic, key, None, headers, partition))
         if boundaries is not None:
-            boundaries.count(table)
+            boundaries.count(of.table)
         envelope.seq += 1
         return added
 
     def _headers(self, op: str, extra: Headers | None) -> Headers:
-        envelope = self.envelope
+        envelope = self._envelope
         headers: Headers = [
             ("op", op.encode()),
             ("commit_lsn", b"%d" % envelope.commit_lsn),

@@ -9,7 +9,8 @@ from librt.strings import BytesWriter
 from pgrelay.encode.envelope import JsonEnvelope
 from pgrelay.encode.json_text import json_array, json_name
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plan import Plan
+from pgrelay.encode.plan import Collection, Plan
+from pgrelay.encode.records import Unchanged
 from pgrelay.encode.values.plain import write_number
 
 
@@ -21,7 +22,6 @@ class DebeziumJson(JsonEnvelope):
         self._middle: bytes = b""
         self._after_lsn: bytes = b""
         self._tails: dict[str, bytes] = {}
-        self._no_table: bytes = b',"schema":"","table":""'
         self._database: bytes = json_name(options.database)
         self._head: bytes = (
             b',"source":{"version":' + json_name(options.version) + b',"connector":"postgresql","name":'
@@ -55,13 +55,13 @@ class DebeziumJson(JsonEnvelope):
         writer.write(b'{"before":null,"after":null,' + json_name(name) + b":" + content)
 
     def close(
-        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
+        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
     ) -> None:
         if unchanged:
             writer.write(b',"unchanged":' + json_array(unchanged))
         digits = b"%d" % lsn
         writer.write(self._before_table)
-        writer.write(self._no_table if plan is None else plan.source_names)
+        writer.write(of.source_names)
         writer.write(self._before_lsn)
         writer.write(digits)
         writer.write(self._middle)

@@ -16,10 +16,13 @@ from pgrelay.assembly.events import Event, Reached, TransactionBegin, Transactio
 from pgrelay.encode.avro.schema import SchemaIds
 from pgrelay.encode.changes import Changes
 from pgrelay.encode.dead_letter import DeadLetters
+from pgrelay.encode.envelope import Envelope
+from pgrelay.encode.formats import envelope_of
 from pgrelay.encode.hidden import HiddenColumns
 from pgrelay.encode.lookahead import RelationAhead, relations_ahead
 from pgrelay.encode.needs import Need, Needs
 from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.passed_over import PassedOver
 from pgrelay.encode.plan import FULL, Plan, RelationFacts
 from pgrelay.encode.plans import Plans
 from pgrelay.encode.records import CREATE, DELETE, MESSAGE, UPDATE, Segment
@@ -43,7 +46,9 @@ class Encoder:
         self._needs = Needs(options, topics, self._plans)
         self._options = options
         self._topics = topics
-        self._changes = Changes(options, topics)
+        self._envelope: Envelope = envelope_of(options)
+        self._changes = Changes(options, topics, self._envelope)
+        self._passed_over = PassedOver()
         self._session = Relations()
         # The session's, or those of a scoped transaction.
         self._relations = self._session
@@ -52,8 +57,6 @@ class Encoder:
         self._events: list[Event] = []
         self._next = 0
         self._body = BODY
-        # How many of the current transaction's changes were passed over.
-        self._passed = 0
         # The plans of a Truncate whose other relations still wait for theirs.
         self._truncated: list[Plan | None] = []
         # What `leave_out` asked for, once it has come: how many changes it had, and where it ended.
@@ -74,7 +77,7 @@ class Encoder:
     @property
     def position(self) -> tuple[int, int]:
         """The commit LSN of the current transaction, and the `seq` of its next record."""
-        return self._changes.envelope.commit_lsn, self._changes.envelope.seq
+        return self._envelope.commit_lsn, self._envelope.seq
 
     @property
     def described(self) -> Mapping[int, bytes]:
@@ -83,11 +86,11 @@ class Encoder:
 
     def skip(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
         """Leave out what was delivered before: see `PassedOver.skip`."""
-        self._changes.passed_over.skip(lsn, cut_lsn, cut_seq)
+        self._passed_over.skip(lsn, cut_lsn, cut_seq)
 
     def leave_out(self, lsn: int, message: bool = False) -> None:
         """Leave out what `PassedOver.leave_out` says, and all after it; `left_out` is set once it came."""
-        self._changes.passed_over.leave_out(lsn, message)
+        self._passed_over.leave_out(lsn, message)
 
     @property
     def dead_letters(self) -> DeadLetters:
@@ -95,8 +98,8 @@ class Encoder:
 
     def take_counts(self) -> list[tuple[str, str, int]]:
         """Table, op and number of the records since the last call, without dead letters and left-out ones."""
-        counts = [("message", MESSAGE, self._changes.messages)] if self._changes.messages else []
-        self._changes.messages = 0
+        messages, self._changes.message_count = self._changes.message_count, 0
+        counts = [("message", MESSAGE, messages)] if messages else []
         return counts + self._plans.take_counts()
 
     def feed(self, events: list[Event]) -> None:
@@ -118,7 +121,7 @@ class Encoder:
         """
         if self._refused is not None:
             raise self._refused
-        self._changes.envelope.set_clock(now_us)
+        self._envelope.set_clock(now_us)
         done: list[Segment | Reached] = []
         try:
             self._encode_into(done, to_end)
@@ -131,10 +134,10 @@ class Encoder:
         return done
 
     def _encode_into(self, done: list[Segment | Reached], to_end: bool) -> None:
-        changes, passed_over = self._changes, self._changes.passed_over
-        if changes.segment is not None:
-            changes.segment = Segment(None)
-            done.append(changes.segment)
+        changes, passed_over = self._changes, self._passed_over
+        segment = changes.go_on()
+        if segment is not None:
+            done.append(segment)
         events, needs = self._events, self._needs
         while self._next < len(events) and needs.need is None:
             event = events[self._next]
@@ -143,23 +146,21 @@ class Encoder:
                 if not passed_over.whole or event[HEADER_SIZE] == tags.RELATION:
                     self._frame(event)
                 elif event[HEADER_SIZE] != tags.TYPE and event[HEADER_SIZE] != tags.ORIGIN:
-                    self._passed += 1
+                    passed_over.changes += 1
             elif isinstance(event, TransactionBegin):
                 if self._lacks_boundaries():
                     self._next -= 1
                     break
-                segment = Segment(event)
-                done.append(segment)
-                changes.begin(segment)
+                done.append(changes.begin(event, passed_over.begin(event)))
                 self._body = STREAMED_BODY if event.streamed else BODY
                 self._relations = Relations() if event.scoped else self._session
-                self._passed = 0
             elif isinstance(event, TransactionEnd):
                 if passed_over.left_out:
-                    self.left_out = self._passed, event.end_lsn
+                    self.left_out = passed_over.changes, event.end_lsn
                     # An error after it would prevent the commit that covers it.
                     events = self._events = []
                 changes.end(event.end_lsn)
+                passed_over.end()
                 self._body = BODY
                 self._relations = self._session
                 if to_end:
@@ -185,7 +186,7 @@ class Encoder:
 
     def _ahead(self) -> Iterator[RelationAhead]:
         """The relations that will be read soon, from the change on that was put off."""
-        lsn, xid = self._changes.envelope.commit_lsn, self._changes.envelope.xid_number
+        lsn, xid = self._envelope.commit_lsn, self._envelope.xid_number
         return relations_ahead(self._events, self._next, self._body, lsn, xid, self._relations)
 
     def _use(self, plan: Plan) -> None:
@@ -221,7 +222,7 @@ class Encoder:
         op = _OPS.get(frame[HEADER_SIZE])
         plan = None if op is None else self._relations.plans.get(read_u32(frame, self._body))
         if self._options.dead_letters is None or op is None or plan is None:
-            error.commit_lsn = self._changes.envelope.commit_lsn
+            error.commit_lsn = self._envelope.commit_lsn
             raise error
         self._changes.set_aside(plan, frame, self._body, op, error)
 
@@ -249,7 +250,7 @@ class Encoder:
 
         By then `need` says what it lacks. Or it is None, and a plan that was made before is in use now.
         """
-        relations, envelope = self._relations, self._changes.envelope
+        relations, envelope = self._relations, self._envelope
         if oid in relations.plans:
             plan = relations.plans[oid]
             if plan is None or plan.announced:
@@ -313,11 +314,11 @@ class Encoder:
                 # Types are taken from the catalogue; a truncated message is refused all the same.
                 pass
             case pgoutput.Origin():
-                self._changes.envelope.set_origin(message.name)
+                self._envelope.set_origin(message.name)
             case pgoutput.Truncate():
                 self._truncate(message, frame)
             case pgoutput.Message():
-                if self._needs.lacks(self._topics.message, self._changes.envelope.opening):
+                if self._needs.lacks(self._topics.message, self._changes.messages.opening):
                     self._next -= 1
                 else:
                     self._changes.message(message, frame)

@@ -12,8 +12,8 @@ from librt.strings import BytesWriter
 from pgrelay.assembly.events import TransactionBegin
 from pgrelay.encode.json_text import json_name
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plan import Plan
-from pgrelay.encode.records import Opening
+from pgrelay.encode.plan import Collection, Plan
+from pgrelay.encode.records import Unchanged
 
 
 class Envelope:
@@ -33,8 +33,6 @@ class Envelope:
         self.origin: str | None = None
         # What is written as the place of a record that has none in its transaction.
         self.no_place: bytes = b"null"
-        # The opening of logical messages; a table's is in its plan.
-        self.opening = Opening()
 
     def begin(self, begin: TransactionBegin, skip_below: int) -> None:
         self.seq = 0
@@ -84,16 +82,16 @@ class Envelope:
         """Write a truncate, in place of rows."""
         raise NotImplementedError
 
-    def message(self, writer: BytesWriter, prefix: str, content: bytes) -> None:
+    def message(self, writer: BytesWriter, of: Collection, prefix: str, content: bytes) -> None:
         """Write a logical message, in place of rows."""
         raise NotImplementedError
 
-    def message_key(self, prefix: str) -> bytes:
+    def message_key(self, of: Collection, prefix: str) -> bytes:
         """The key of a logical message's record."""
         raise NotImplementedError
 
     def close(
-        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
+        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
     ) -> None:
         """Write all that follows the rows. `place`, from `Boundaries`, is the record's in its transaction."""
         raise NotImplementedError
@@ -106,11 +104,11 @@ class JsonEnvelope(Envelope):
         content = b'{"cascade":%b,"restart_identity":%b}' % (_boolean(cascade), _boolean(restart_identity))
         self.rowless(writer, "truncate", content)
 
-    def message(self, writer: BytesWriter, prefix: str, content: bytes) -> None:
+    def message(self, writer: BytesWriter, of: Collection, prefix: str, content: bytes) -> None:
         encoded = b2a_base64(content, newline=False)
         self.rowless(writer, "message", b'{"prefix":%b,"content":"%b"}' % (json_name(prefix), encoded))
 
-    def message_key(self, prefix: str) -> bytes:
+    def message_key(self, of: Collection, prefix: str) -> bytes:
         return b'{"prefix":%b}' % json_name(prefix)
 
     def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:

@@ -4,8 +4,8 @@ from librt.strings import BytesWriter
 
 from pgrelay.encode.envelope import JsonEnvelope
 from pgrelay.encode.json_text import json_array, json_name
-from pgrelay.encode.plan import Plan
-from pgrelay.encode.records import DELETE, FLAT_NAMES
+from pgrelay.encode.plan import Collection, Plan
+from pgrelay.encode.records import DELETE, FLAT_NAMES, Unchanged
 from pgrelay.errors import SetupError
 
 
@@ -45,7 +45,7 @@ class FlatJson(JsonEnvelope):
         writer.write(b"{" + json_name("__" + name) + b":" + content + b"}")
 
     def close(
-        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
+        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
     ) -> None:
         # The row is a closed object: take its brace away, and add a comma if it has members.
         writer.truncate(len(writer) - 1)

@@ -4,7 +4,7 @@ from pgrelay.encode.avro.boundaries import AvroBoundaries
 from pgrelay.encode.avro.debezium import DebeziumAvro
 from pgrelay.encode.avro.flat import FlatAvro
 from pgrelay.encode.avro.json_keys import JsonKeys
-from pgrelay.encode.avro.plan import AvroPlan
+from pgrelay.encode.avro.plan import AvroPlan, names_in_avro
 from pgrelay.encode.avro.rows import AvroRowWriter
 from pgrelay.encode.avro.schema import (
     Schemas,
@@ -18,7 +18,7 @@ from pgrelay.encode.debezium import DebeziumJson
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.flat import FlatJson, refuse_taken
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plan import Plan, RelationFacts
+from pgrelay.encode.plan import Collection, Plan, RelationFacts, names_in_json
 from pgrelay.encode.rows import RowWriter, unread
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import SetupError
@@ -58,6 +58,12 @@ def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: R
         if options.envelope == "flat":
             refuse_taken(plan)
     return plan
+
+
+def messages_of(options: RecordOptions, topic: str) -> Collection:
+    """The logical messages, which have neither schema nor table."""
+    names_in = names_in_avro if options.format == "avro" else names_in_json
+    return Collection("message", topic, names_in("", ""), options)
 
 
 def refused_values(plan: Plan, options: RecordOptions) -> SetupError | None:

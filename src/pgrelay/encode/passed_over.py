@@ -8,11 +8,15 @@ from pgrelay.assembly.events import TransactionBegin
 
 
 class PassedOver:
-    """`whole`: the current transaction is passed over. `left_out`: it is because `leave_out` asked for it."""
+    """`whole`: the current transaction is passed over. `left_out`: it is because `leave_out` asked for it.
+
+    `changes` is how many of its changes were passed over as a whole; whoever passes over one counts it.
+    """
 
     def __init__(self) -> None:
         self.whole = False
         self.left_out = False
+        self.changes: int = 0
         self._delivered_lsn: int = 0
         self._cut_lsn: int = -1
         self._cut_seq: int = 0
@@ -41,6 +45,7 @@ class PassedOver:
         delivered = lsn < self._delivered_lsn or (message and lsn == self._delivered_lsn)
         self.left_out = lsn == self._leave_out and message == self._leave_out_message and not delivered
         self.whole = delivered or self.left_out
+        self.changes = 0
         return self._cut_seq if lsn == self._cut_lsn and not message else 0
 
     def end(self) -> None:

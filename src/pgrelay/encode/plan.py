@@ -77,15 +77,29 @@ class ColumnPlan:
         self.binary: Encoding | None = binary
 
 
-class Plan:
+class Collection:
+    """What records are of: a relation, or the logical messages. `source_names` names it in `source`."""
+
+    def __init__(self, table: str, topic: str, source_names: bytes, options: RecordOptions) -> None:
+        self.table = table
+        self.topic = topic
+        self.source_names = source_names
+        self.limits = options.limits(topic)
+        self.opening = Opening()
+
+
+def names_in_json(schema: str, table: str) -> bytes:
+    """A collection's `source_names`."""
+    return b',"schema":' + json_name(schema) + b',"table":' + json_name(table)
+
+
+class Plan(Collection):
     """How the rows of one relation become records, and how many did since the relay last looked."""
 
     def __init__(self, relation: Relation, facts: RelationFacts, topic: str, options: RecordOptions) -> None:
+        super().__init__(str(relation), topic, names_in_json(relation.namespace, relation.name), options)
         self.relation = relation
         self.facts = facts
-        self.topic = topic
-        self.limits = options.limits(topic)
-        self.table = str(relation)
         # With its dot, `table` may also be another table's: "a.b".c and a."b.c".
         self.qualified = (relation.namespace, relation.name)
         # A partition whose updates and deletes can't be relayed, since their old rows are not whole.
@@ -109,9 +123,6 @@ class Plan:
         self.asks_again: bool = self.full or arrays
         # Whether this plan's schema was announced, and no other of the same relation since.
         self.announced = False
-        names = json_name(relation.namespace) + b',"table":' + json_name(relation.name)
-        self.source_names: bytes = b',"schema":' + names
-        self.opening = Opening()
         self.creates = 0
         self.updates = 0
         self.deletes = 0

@@ -7,6 +7,9 @@ from pgrelay.assembly.events import TransactionBegin
 # Kafka's client takes a header's value as str, bytes or None; ours are never str.
 Headers = list[tuple[str, str | bytes | None]]
 
+# Names of the columns whose large values did not change and so were not sent; None if a record has no row.
+Unchanged = list[bytes] | None
+
 # Where a record goes: the partition its key hashes to, or every partition of the topic.
 BY_KEY: Final = -1
 EVERY: Final = -2

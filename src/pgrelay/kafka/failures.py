@@ -20,7 +20,8 @@ from confluent_kafka import KafkaError, Message, ThrottleEvent
 
 from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import PgrelayError, SetupError
-from pgrelay.kafka.errors import PURGED, UNKNOWN, UNTRUSTED, delivery_error, denial, denied, passed_over
+from pgrelay.kafka.delivery_errors import PURGED, delivery_error, passed_over
+from pgrelay.kafka.errors import UNKNOWN, UNTRUSTED, denial, denied
 from pgrelay.kafka.refused_batch import RefusedBatch
 
 # What librdkafka adds to an error text. It differs each time, and would look like something new.

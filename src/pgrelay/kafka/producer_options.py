@@ -30,8 +30,6 @@ _DEFAULTS: Final[Mapping[str, object]] = {
 # librdkafka's default for message.max.bytes.
 _MESSAGE_BYTES: Final = 1_000_000
 
-LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
-
 # What the guarantees rest on; the configuration refuses anything that contradicts these.
 FIXED: Final[Mapping[str, object]] = {
     "acks": "all",

@@ -8,7 +8,7 @@ the others a code of their own.
 from confluent_kafka import KafkaError, Message
 
 from pgrelay.errors import PgrelayError
-from pgrelay.kafka.errors import batch_error
+from pgrelay.kafka.delivery_errors import batch_error
 
 
 class RefusedBatch:

@@ -16,24 +16,17 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
 
 from pgrelay.config import SinkConfig
+from pgrelay.config.kafka_options import LINGERING
 from pgrelay.encode.records import Record, record_size
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import clear_frames, close_clients
-from pgrelay.kafka.errors import (
-    PURGED,
-    UNAUTHORIZED,
-    delivery_error,
-    desynchronized,
-    oversized,
-    refused_options,
-    unreached,
-    what_it_says,
-)
+from pgrelay.kafka.delivery_errors import PURGED, delivery_error, desynchronized, oversized
+from pgrelay.kafka.errors import UNAUTHORIZED, refused_options, unreached, what_it_says
 from pgrelay.kafka.failures import Failures
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.log import quiet_log
-from pgrelay.kafka.producer_options import FIXED, GAPLESS, LINGERING, defaults_for, largest_record
+from pgrelay.kafka.producer_options import FIXED, GAPLESS, defaults_for, largest_record
 from pgrelay.kafka.reports import take_reports
 from pgrelay.kafka.tries import tries
 from pgrelay.progress import InFlight
@@ -99,7 +92,7 @@ class Sink:
 
     def poll(self) -> int:
         """Take in the reports that have come. Returns how many events. Raises the error of a refusal."""
-        return self._serve(self._producer.poll, 0)
+        return self._take_in(self._producer.poll, 0)
 
     def hurry(self) -> bool:
         """Send what is queued without lingering, unless what the last call sent is still under way.
@@ -113,23 +106,23 @@ class Sink:
         if self._handed_over - self.in_queue < self._hurried and now < self._hurry_due:
             return False
         self._hurried, self._hurry_due = self._handed_over, now + _HURRY_AGAIN_S
-        self._serve(self._producer.flush, _HURRY_S)
+        self._take_in(self._producer.flush, _HURRY_S)
         return True
 
-    def _serve(
-        self, serve: Callable[[float], int], timeout_s: float, known: PgrelayError | None = None
+    def _take_in(
+        self, call: Callable[[float], int], timeout_s: float, known: PgrelayError | None = None
     ) -> int:
         """Take in reports by librdkafka's `poll` or `flush`. Raises what has failed, unless it is `known`."""
-        events, fatal = self._take(serve, timeout_s)
+        events, fatal = self._try(call, timeout_s)
         if fatal is not None:
             # The reports on what was refused come after it.
             late = fatal.code() == KafkaError._GAPLESS_GUARANTEE
-            raise self._explained(self._lost(fatal), LATE_REPORTS_S if late else ())
+            raise self._reason_or(self._failure_of(fatal), LATE_REPORTS_S if late else ())
         self.failures.raise_unless(known)
         return events
 
-    def _take(self, call: Callable[[float], int | None], timeout_s: float) -> tuple[int, KafkaError | None]:
-        """Take in reports. Returns how many events, and the error if the call has failed."""
+    def _try(self, call: Callable[[float], int | None], timeout_s: float) -> tuple[int, KafkaError | None]:
+        """Make a call that takes in reports. Returns how many events, and the error if it has failed."""
         with self.failures.taking_reports():
             try:
                 return take_reports(call, timeout_s) or 0, None
@@ -137,16 +130,16 @@ class Sink:
                 # The client raises an error that is fatal to the producer, and does not report it otherwise.
                 return 0, error.args[0]
 
-    def _explained(self, error: PgrelayError, tries_s: Sequence[float]) -> PgrelayError:
-        """The error, or else the reason for it, if the reports of these tries give one."""
-        for try_s in tries_s:
+    def _reason_or(self, error: PgrelayError, waits_s: Sequence[float]) -> PgrelayError:
+        """The reason behind an error, if it comes within these waits for reports; else the latest error."""
+        for wait_s in waits_s:
             if self.failures.reason is None:
-                _, fatal = self._take(self._producer.poll, try_s)
-                error = error if fatal is None else self._lost(fatal)
+                _, fatal = self._try(self._producer.poll, wait_s)
+                error = error if fatal is None else self._failure_of(fatal)
         return self.failures.reason or error
 
-    def _lost(self, error: KafkaError) -> PgrelayError:
-        """The error for a producer that can no longer be used."""
+    def _failure_of(self, error: KafkaError) -> PgrelayError:
+        """The error for a call that has failed: the producer can no longer be used."""
         if error.code() in UNAUTHORIZED:
             # The client raises this refusal, which is fatal to it; others come by `error_cb`.
             return SetupError(
@@ -213,9 +206,9 @@ class Sink:
             await self._await_report(_ANSWER_S)
 
     async def _await_report(self, timeout_s: float, known: PgrelayError | None = None) -> None:
-        """Take in what comes within a time, like `_serve`; no record lingers meanwhile."""
-        serve = self._producer.flush if self.in_queue else self._producer.poll
-        await asyncio.to_thread(self._serve, serve, timeout_s, known)
+        """Take in what comes within a time, like `_take_in`; no record lingers meanwhile."""
+        call = self._producer.flush if self.in_queue else self._producer.poll
+        await asyncio.to_thread(self._take_in, call, timeout_s, known)
 
     async def _enqueue(self, record: Record, delivery: Delivery) -> None:
         """Hand over one record, once there is room for it; somebody must `poll` meanwhile."""

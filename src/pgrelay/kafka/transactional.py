@@ -17,16 +17,8 @@ from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
-from pgrelay.kafka.errors import (
-    GONE,
-    POISON,
-    PURGED,
-    RECREATED,
-    UNAUTHORIZED,
-    denial,
-    denied,
-    desynchronized,
-)
+from pgrelay.kafka.delivery_errors import GONE, POISON, PURGED, RECREATED, desynchronized
+from pgrelay.kafka.errors import UNAUTHORIZED, denial, denied
 from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.producer_options import transaction_timeout_ms
 from pgrelay.kafka.sink import LATE_REPORTS_S, MakeClients, Sink, librdkafka
@@ -73,35 +65,32 @@ class TransactionalSink(Sink):
             try:
                 self._producer.begin_transaction()
             except KafkaException as error:
-                raise self._lost(error.args[0]) from error
+                raise self._failure_of(error.args[0]) from error
             self._begun_s = time.monotonic()
         return super().produce(records, start, delivery)
 
-    def _serve(
-        self, serve: Callable[[float], int], timeout_s: float, known: PgrelayError | None = None
+    def _take_in(
+        self, call: Callable[[float], int], timeout_s: float, known: PgrelayError | None = None
     ) -> int:
         if self._calling:
             # The call takes in the reports itself: a second thread would compete for each of them.
             time.sleep(min(timeout_s, _CALL_REST_S))
             return 0
-        events = super()._serve(serve, timeout_s, known)
-        if self.failures.symptom is not None:
+        events = super()._take_in(call, timeout_s, known)
+        if (symptom := self.failures.symptom) is not None:
             # Unlike its reports, a transaction's failure is known to librdkafka at once.
-            raise self._given_up(self._own_failure() or self._overdue() or self.failures.symptom)
+            own = self._own_error()
+            raise self._spent_by(self._overdue() or symptom if own is None else self._failure_of(own))
         return events
 
-    def _given_up(self, failure: PgrelayError) -> PgrelayError:
+    def _spent_by(self, failure: PgrelayError) -> PgrelayError:
         """Keep the error of a transaction. Returns that of a refused record if it comes: it names a topic."""
         self.failures.spent_by = failure
         late = isinstance(failure, RecordRefused)
-        return self._explained(failure, (0, *LATE_REPORTS_S) if late else (0,))
-
-    def _own_failure(self) -> PgrelayError | None:
-        """Why the open transaction has failed; None if it has not."""
-        error = self._own_error()
-        return None if error is None else self._lost(error)
+        return self._reason_or(failure, (0, *LATE_REPORTS_S) if late else (0,))
 
     def _own_error(self) -> KafkaError | None:
+        """What the open transaction has failed by; None if it has not failed."""
         try:
             self._producer.begin_transaction()
         except KafkaException as error:
@@ -111,7 +100,7 @@ class TransactionalSink(Sink):
             return None
         return None if reason.code() == KafkaError._STATE else reason
 
-    def _lost(self, error: KafkaError) -> PgrelayError:
+    def _failure_of(self, error: KafkaError) -> PgrelayError:
         if error.code() not in _FENCED:
             return _transaction_error(error)
         return self._overdue() or KafkaUnavailable(
@@ -167,16 +156,16 @@ class TransactionalSink(Sink):
         while True:
             self._calling = True
             try:
-                _, error = await asyncio.to_thread(self._take, step, _TRY_S)
+                _, error = await asyncio.to_thread(self._try, step, _TRY_S)
             finally:
                 self._calling = False
             if error is None:
                 return
             if not error.retriable():
-                raise self._given_up(self._lost(error))
+                raise self._spent_by(self._failure_of(error))
             if self.failures.reason is not None:
                 # To librdkafka a broker that refuses us is away, so it would have the call repeated for ever.
-                raise self._given_up(self.failures.reason)
+                raise self._spent_by(self.failures.reason)
 
 
 def _transaction_error(error: KafkaError) -> PgrelayError:

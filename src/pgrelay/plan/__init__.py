@@ -20,7 +20,8 @@ from pgrelay.plan.shards import Shard, balanced, related
 from pgrelay.plan.source_keys import with_source
 from pgrelay.plan.statements import Part, script
 from pgrelay.plan.tables import Tables, tables
-from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.slots import Slot
 
 __all__ = ["plan"]
 

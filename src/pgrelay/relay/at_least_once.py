@@ -8,7 +8,7 @@ from pgrelay.assembly.assembler import Assembler
 from pgrelay.encode.encoder import Encoder
 from pgrelay.errors import PositionError, SetupError
 from pgrelay.kafka.sink import Sink
-from pgrelay.postgres.catalog import Slot
+from pgrelay.postgres.slots import Slot
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.numbering import RENUMBERED, RENUMBERED_CURE, RENUMBERED_WHY, renumbers
 from pgrelay.relay.positions import Positions

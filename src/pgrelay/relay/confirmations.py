@@ -26,12 +26,12 @@ class Confirmations:
         self._sent = 0.0
         self._asks = False
 
-    def ask_for_one(self) -> None:
-        """The server requested a status update at once."""
+    def answer(self) -> None:
+        """Send a status update at once: the server has asked for one."""
         self._due = 0.0
 
     def ask(self) -> None:
-        """Ask the server for an answer, with a status update at once."""
+        """Send one at once that asks the server for an answer."""
         self._asks = True
         self._due = 0.0
 

@@ -13,7 +13,7 @@ import contextlib
 import gc
 import math
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
@@ -73,6 +73,14 @@ class Goal(Protocol):
         """Called once a turn."""
 
 
+class _Failure(NamedTuple):
+    """What ended a session, which was `careful` or not, and how far it had read."""
+
+    error: Exception
+    careful: bool
+    read_lsn: int
+
+
 class Daemon:
     """Runs sessions until `stop` is called or the goal, if there is one, is reached."""
 
@@ -91,10 +99,8 @@ class Daemon:
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._current: Session | None = None
-        # Of the last session, at its end: `Session.careful`, and how far it had read.
-        self._was_careful, self._read_lsn = True, 0
-        # What ended the session, until its own end is over.
-        self._failed: Exception | None = None
+        # What ended the session's stream, until its own end is over.
+        self._failed: _Failure | None = None
         self._backoff = Backoff()
         self._observer = Observer(metrics, health)
         self._refusals = Refusals(config)
@@ -143,12 +149,12 @@ class Daemon:
             # The second request to stop cuts what a session does at its end, but hides nothing that ended it.
             if self._failed is None or not self._stop.is_set():
                 raise
-            ended = self._failed
+            ended = self._failed.error
         except Exception as error:
             ended = error
         else:
             return
-        self._failed = None  # it holds on to the session
+        failed, self._failed = self._failed, None  # it holds on to the session
         # Not in the handler: see kafka/reports.py.
         if verdict(ended) is Verdict.STOP and not isinstance(ended, RecordRefused):
             raise ended
@@ -156,15 +162,17 @@ class Daemon:
             # The next run meets the trouble again, and has time to wait it out.
             _log.warning(_IN_TROUBLE, reason=str(ended))
         elif isinstance(ended, RecordRefused):
-            await self._learn(ended)
+            await self._learn(ended, failed)
         else:
             assert isinstance(ended, TransientError), "the verdict of no other is to retry"
             await self._recover(ended)
 
-    async def _learn(self, error: RecordRefused) -> None:
+    async def _learn(self, error: RecordRefused, failed: _Failure | None) -> None:
         """Make sure that the next session gets further. Raises the error if it would not."""
+        # A record that is refused before the stream begins would be refused again, however carefully sent.
+        careful, read_lsn = (True, 0) if failed is None else (failed.careful, failed.read_lsn)
         try:
-            helped = await self._refusals.help(error, self._was_careful, self._read_lsn)
+            helped = await self._refusals.help(error, careful, read_lsn)
         except KafkaUnavailable as away:
             await self._recover(away)
             return
@@ -218,8 +226,6 @@ class Daemon:
 
     async def _session(self) -> None:
         """One session, from connecting to its end. Returns when asked to stop."""
-        # A record that is refused before the stream begins would be refused again, however carefully sent.
-        self._was_careful = True
         dsn = self._config.source.dsn
         async with Catalog(dsn) as catalog, Source(dsn) as source:
             await self._stream(await self._starts.begin(catalog, source))
@@ -236,7 +242,6 @@ class Daemon:
         try:
             failure = await self._run(session)
             self._observer.ended(session, failure)
-            self._was_careful, self._read_lsn = session.careful, session.ledger.server_lsn
             if failure is not None:
                 raise failure
         finally:
@@ -269,7 +274,8 @@ class Daemon:
                 _log.warning(_CUT_SHORT)
             raise
         except Exception as error:
-            self._failed = failure = error
+            failure = error
+            self._failed = _Failure(error, session.careful, session.ledger.server_lsn)
         # Not in the handler: see kafka/reports.py.
         if not isinstance(failure, KafkaUnavailable):
             # A stop has a single grace period, whatever fails meanwhile.

@@ -19,7 +19,7 @@ from pgrelay.assembly.assembler import Assembler
 from pgrelay.encode.encoder import Encoder
 from pgrelay.kafka.offsets import Position
 from pgrelay.kafka.transactional import TransactionalSink
-from pgrelay.postgres.catalog import Slot
+from pgrelay.postgres.slots import Slot
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.gap_checks import Upstream
 from pgrelay.relay.guarantee import Commit
@@ -108,7 +108,7 @@ class ExactlyOnce:
             check_numbering(position, self._upstream.numbering)
             self._committed = position
             self._encoder.skip(position.lsn, position.commit_lsn, position.seq)
-            self._assembler.delivered_lsn = max(self._assembler.delivered_lsn, position.lsn)
+            self._assembler.delivered(position.lsn)
         self.recovering = False
 
     @property

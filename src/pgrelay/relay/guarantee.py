@@ -10,7 +10,7 @@ from typing import Protocol
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.encode.encoder import Encoder
 from pgrelay.kafka.sink import Sink
-from pgrelay.postgres.catalog import Slot
+from pgrelay.postgres.slots import Slot
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.server import Server
 

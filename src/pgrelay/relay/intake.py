@@ -73,4 +73,4 @@ class Intake:
     def _answer(self, frames: list[bytes]) -> None:
         """Answer a keepalive that wants it. If there is one, it is the last of what was read."""
         if frames and frames[-1][0] == KEEPALIVE and PrimaryKeepalive.parse(frames[-1]).reply:
-            self._confirmations.ask_for_one()
+            self._confirmations.answer()

@@ -7,7 +7,7 @@ import structlog
 
 from pgrelay.errors import SpoolError
 from pgrelay.metrics import Metrics
-from pgrelay.postgres.catalog import SlotWal
+from pgrelay.postgres.slots import SlotWal
 from pgrelay.relay.session import Session
 from pgrelay.relay.stalls import Stalls
 from pgrelay.relay.table_changes import TableChanges
@@ -56,8 +56,9 @@ class Observer:
         self._publish_at = 0.0
         self._wal_end = 0
         self._recovering = False
-        # No session has got past the point at which the spool's disk last failed.
+        # No session has got past the point at which the spool's disk last failed; why it did.
         self._spool_failed_at: _Progress | None = None
+        self._spool_failure = ""
         self._began_at, self._turned_at, self._began_lsn = 0.0, 0.0, 0
         # How many sessions have ended soon, and what ended the last of them.
         self._soon, self._reason = 0, ""
@@ -91,7 +92,8 @@ class Observer:
         After a failure of the spool's disk, each session is only another try until one gets past this point.
         """
         if isinstance(failure, SpoolError):
-            self._spool_failed_at, self._soon = _Progress.of(session), 0
+            self._spool_failed_at, self._spool_failure = _Progress.of(session), str(failure)
+            self._soon = 0
         elif failure is None or self._settled(session):
             self._soon = 0
         else:
@@ -103,11 +105,8 @@ class Observer:
         return lasted or session.ledger.flush_lsn > self._began_lsn
 
     def _show(self) -> None:
-        if self._spool_failed_at is not None:
-            # The reported reason still holds: this is one more try.
-            return
         if self.trying:
-            self._health.waiting(self._reason)
+            self._health.waiting(self._reason if self._spool_failed_at is None else self._spool_failure)
         elif self._recovering:
             self._health.waiting("learning from Kafka what was delivered")
         elif self._stalls.shown is not None:

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Final
 
 from pgrelay import __version__
-from pgrelay.assembly.spool import base_directory
+from pgrelay.assembly.spool_base import base_directory
 from pgrelay.config import Config
 from pgrelay.early_stop import handle, noted
 from pgrelay.metrics import Metrics

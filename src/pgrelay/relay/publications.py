@@ -13,8 +13,9 @@ from pgrelay.config import SourceConfig
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres import listed
-from pgrelay.postgres.catalog import Catalog, PublicationRow, Slot
+from pgrelay.postgres.catalog import Catalog, PublicationRow
 from pgrelay.postgres.publishable import create_publication
+from pgrelay.postgres.slots import Slot
 
 _log = structlog.get_logger(__name__)
 

@@ -16,7 +16,8 @@ from pgrelay.config import Config, SinkConfig
 from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.errors import KafkaUnavailable, RecordRefused
 from pgrelay.kafka.cluster import Cluster, TopicConfig
-from pgrelay.kafka.errors import failed_checks, passes
+from pgrelay.kafka.delivery_errors import failed_checks
+from pgrelay.kafka.errors import passes
 from pgrelay.kafka.producer_options import largest_batch, largest_record
 from pgrelay.relay.record_options import topics_of
 

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from pgrelay.assembly.prepared import emptying
-from pgrelay.assembly.spool import slot_directory
-from pgrelay.assembly.spool_base import require_own_base
+from pgrelay.assembly.spool_base import require_own_base, slot_directory
 from pgrelay.config import Config
 from pgrelay.encode.records import Record
 from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, PositionError, SetupError
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
-from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
 from pgrelay.relay.setup import check_free, check_kind, check_same
 from pgrelay.relay.stored_position import offsets_of

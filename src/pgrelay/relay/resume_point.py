@@ -2,7 +2,7 @@
 
 from pgrelay.errors import BEGIN_ANEW, GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Position
-from pgrelay.postgres.catalog import Slot
+from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import System
 from pgrelay.relay.gap_checks import began_at, check_end, check_history, check_skips_nothing, unpromoted
 

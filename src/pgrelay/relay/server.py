@@ -5,7 +5,8 @@ from typing import Self
 
 from pgrelay.config import Config
 from pgrelay.kafka.offsets import Offsets
-from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source, System
 from pgrelay.relay.gap_checks import Upstream
 from pgrelay.relay.numbering import numbering

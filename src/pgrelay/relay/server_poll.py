@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from pgrelay.assembly.prepared import PreparedStore
-from pgrelay.postgres.catalog import Catalog, SlotWal
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.slots import SlotWal
 from pgrelay.relay.publications import Publications, PublishedTables
 from pgrelay.relay.renames import Renames
 from pgrelay.relay.tasks import cancelled

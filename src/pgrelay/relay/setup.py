@@ -5,7 +5,8 @@ import structlog
 from pgrelay.config import Config, SourceConfig
 from pgrelay.errors import BEGIN_ANEW, GapError, SetupError, SourceUnavailable
 from pgrelay.lsn import format_lsn
-from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
 from pgrelay.relay.gap_checks import unpromoted
 from pgrelay.relay.publications import Publications, warn_of_refused_changes

@@ -4,7 +4,8 @@ import asyncio
 import time
 
 from pgrelay.assembly.prepared import PreparedStore
-from pgrelay.assembly.spool import Spool, slot_directory
+from pgrelay.assembly.spool import Spool
+from pgrelay.assembly.spool_base import slot_directory
 from pgrelay.config import Config
 from pgrelay.postgres.source import Source
 

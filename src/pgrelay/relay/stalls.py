@@ -8,7 +8,7 @@ import structlog
 
 from pgrelay.encode.needs import FactsNeeded, Need
 from pgrelay.kafka.sink import Sink
-from pgrelay.postgres.catalog import STANDBY_CURE
+from pgrelay.postgres.slots import STANDBY_CURE
 from pgrelay.relay.session import Session
 from pgrelay.status.health import Health
 

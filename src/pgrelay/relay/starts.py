@@ -11,8 +11,7 @@ import contextlib
 import structlog
 
 from pgrelay.assembly.assembler import Assembler
-from pgrelay.assembly.spool import base_directory
-from pgrelay.assembly.spool_base import require_own_base
+from pgrelay.assembly.spool_base import base_directory, require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.hidden import HiddenColumns
@@ -23,8 +22,9 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
-from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.negotiation import stream_options
+from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.at_least_once import AtLeastOnceStart
@@ -200,7 +200,7 @@ class Starts:
         spool, prepared = await open_spool(config, systemid, source, status_interval_s, first_xid)
         renames = Renames(encoder.described, records.selection.takes, self._tried_renames)
         assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
-        assembler.delivered_lsn = self.resume_point.delivered_lsn
+        assembler.delivered(self.resume_point.delivered_lsn)
         guarantee = start.guarantee(server, slot, ledger, assembler, encoder)
         return Session(
             source=source,

@@ -22,8 +22,8 @@ from pgrelay.encode.avro.body import (
 from pgrelay.encode.avro.envelope import AvroEnvelope
 from pgrelay.encode.avro.names import shown
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plan import Plan
-from pgrelay.encode.records import TRUNCATE
+from pgrelay.encode.plan import Collection, Plan
+from pgrelay.encode.records import Unchanged
 
 _SEQUENCE_END: Final = b'"]'
 
@@ -36,7 +36,6 @@ class DebeziumAvro(AvroEnvelope):
         self._sequence: bytes = b""
         self._commit_lsn: bytes = b""
         self._tails: dict[str, bytes] = {}
-        self._no_table: bytes = string("") + string("")
         self._database: bytes = string(shown(options.database))
         self._head: bytes = string(options.version) + string("postgresql") + string(options.prefix)
 
@@ -73,15 +72,15 @@ class DebeziumAvro(AvroEnvelope):
         writer.write(no_rows + nothing_unchanged + PRESENT + boolean(cascade) + boolean(restart_identity))
 
     def close(
-        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
+        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
     ) -> None:
-        if plan is not None and op != TRUNCATE:
+        if unchanged is not None:
             if unchanged:
                 writer.write(PRESENT + array(unchanged) + NULL)
             else:
                 writer.write(b"\x00\x00")
         writer.write(self._before_table)
-        writer.write(self._no_table if plan is None else plan.source_names)
+        writer.write(of.source_names)
         writer.write(self._before_lsn)
         write_long(writer, lsn)
         writer.write(NULL)

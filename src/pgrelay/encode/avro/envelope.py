@@ -6,6 +6,7 @@ from pgrelay.encode.avro.body import NULL, string, write_length
 from pgrelay.encode.avro.names import shown
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.plan import Collection
 
 
 class AvroEnvelope(Envelope):
@@ -13,11 +14,11 @@ class AvroEnvelope(Envelope):
         super().__init__(options)
         self.no_place = NULL
 
-    def message(self, writer: BytesWriter, prefix: str, content: bytes) -> None:
-        writer.write(self.opening.value)
+    def message(self, writer: BytesWriter, of: Collection, prefix: str, content: bytes) -> None:
+        writer.write(of.opening.value)
         writer.write(string(shown(prefix)))
         write_length(writer, len(content))
         writer.write(content)
 
-    def message_key(self, prefix: str) -> bytes:
-        return self.opening.key + string(shown(prefix))
+    def message_key(self, of: Collection, prefix: str) -> bytes:
+        return of.opening.key + string(shown(prefix))

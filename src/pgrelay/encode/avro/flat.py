@@ -6,8 +6,8 @@ from pgrelay.encode.avro.body import NULL, PRESENT, array, boolean, long, string
 from pgrelay.encode.avro.envelope import AvroEnvelope
 from pgrelay.encode.avro.plan import AvroPlan
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plan import Plan
-from pgrelay.encode.records import DELETE, TRUNCATE
+from pgrelay.encode.plan import Collection, Plan
+from pgrelay.encode.records import DELETE, Unchanged
 
 
 class FlatAvro(AvroEnvelope):
@@ -43,9 +43,9 @@ class FlatAvro(AvroEnvelope):
         writer.write(plan.nulls + nothing_unchanged + PRESENT + boolean(cascade) + boolean(restart_identity))
 
     def close(
-        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
+        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
     ) -> None:
-        if plan is not None and op != TRUNCATE:
+        if unchanged is not None:
             writer.write(PRESENT + array(unchanged) + NULL if unchanged else b"\x00\x00")
         writer.write(self._op(op))
         writer.write(self._commit_lsn)

@@ -65,6 +65,11 @@ def _unquoted(convert: Converter | None) -> Converter | None:
     return lambda value: sized(quoted(value)[1:-1])
 
 
+def names_in_avro(schema: str, table: str) -> bytes:
+    """A collection's `source_names`."""
+    return string(shown(schema)) + string(shown(table))
+
+
 class AvroPlan(Plan):
     """`fields` are the columns that are not dropped, `nulls` is a row with every field null, `namespace` is
     that of the relation's schemas.
@@ -79,7 +84,7 @@ class AvroPlan(Plan):
         columns = (column for column in self.columns if isinstance(column, AvroColumn))
         self.fields: list[AvroColumn] = [column for column in columns if not column.dropped]
         self.nulls: bytes = NULL * len(self.fields)
-        self.source_names = string(shown(relation.namespace)) + string(shown(relation.name))
+        self.source_names = names_in_avro(relation.namespace, relation.name)
         self._in_json: Plan | None = None
 
     def in_json(self, options: RecordOptions) -> Plan:
