@@ -317,10 +317,10 @@ def test_a_missing_file_is_one_line_and_exit_code_2() -> None:
     assert done.stderr == "pgrelay: no.yaml: no such file; begin with a copy of config.example.yaml\n"
 
 
-def test_help_imports_neither_client() -> None:
+def test_help_imports_neither_client_nor_asyncio() -> None:
     done = python(
         "import sys; from pgrelay.cli import main\ntry: main(['--help'])\nfinally: print(sorted(sys.modules))"
     )
     assert done.returncode == 0
-    assert "'confluent_kafka'" not in done.stdout
-    assert "'psycopg'" not in done.stdout
+    for module in ("confluent_kafka", "psycopg", "asyncio"):
+        assert f"'{module}'" not in done.stdout
