@@ -166,6 +166,19 @@ def test_a_bug_in_a_run_logs_its_traceback_and_exits_with_1(
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
+def test_too_little_memory_is_told_as_such(
+    command: str, give: Give, give_run: GiveRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give_run(relay_that(MemoryError()))
+    give("pgrelay.check", "check", relay_that(MemoryError()))
+    assert main([command, "--config", EXAMPLE]) == 1
+    told = capsys.readouterr().err
+    assert "out of memory; give the process more" in told
+    assert "MemoryError" in told
+    assert "bug" not in told
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
 def test_mistakes_in_the_configuration_are_lines_and_exit_code_2(
     command: str, give: Give, give_run: GiveRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

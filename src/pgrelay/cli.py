@@ -24,6 +24,7 @@ from pgrelay.standard_streams import flush_or_drop, open_closed, print_error, pr
 T = TypeVar("T")
 
 _BUG: Final = "stopped by a bug in pgrelay; please report it with the traceback"
+_NO_MEMORY: Final = "out of memory; give the process more: docs/operations.md says how much it needs"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return exit_code(error)
     except KeyboardInterrupt:
         return 130
-    except Exception:
-        print_error(f"{traceback.format_exc()}pgrelay: {_BUG}")
+    except Exception as error:
+        print_error(f"{traceback.format_exc()}pgrelay: {_told(error)}")
         return 1
     finally:
         flush_or_drop()
@@ -79,10 +80,15 @@ def _run(options: Namespace) -> int:
         # Logged, like everything else about this run.
         logger.error(str(error), exit_code=exit_code(error), **_way_past(error, options.config))
         return exit_code(error)
-    except Exception:
-        logger.exception(_BUG, exit_code=1)
+    except Exception as error:
+        logger.exception(_told(error), exit_code=1)
         return 1
     return 0
+
+
+def _told(error: Exception) -> str:
+    """What ended the process if it was no error of ours."""
+    return _NO_MEMORY if isinstance(error, MemoryError) else _BUG
 
 
 def _way_past(error: PgrelayError, file: str) -> dict[str, str]:
