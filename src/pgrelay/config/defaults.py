@@ -20,7 +20,7 @@ def without_defaults(shown: Mapping[str, Any]) -> dict[str, Any]:
             for name, key in field.annotation.model_fields.items()
             if not key.is_required()
         }
-        keys = shown.get(section, {})
-        if kept := {name: keys[name] for name in keys if name not in defaults or keys[name] != defaults[name]}:
+        keys = shown.get(section, {}).items()
+        if kept := {name: value for name, value in keys if name not in defaults or value != defaults[name]}:
             told[section] = kept
     return told
