@@ -196,6 +196,11 @@ def test_mistakes_in_the_configuration_are_lines_and_exit_code_2(
     ]
 
 
+def test_the_example_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["example"]) == 0
+    assert capsys.readouterr().out == Path(EXAMPLE).read_text()
+
+
 def test_an_interrupted_command_exits_with_130(give: Give) -> None:
     give("pgrelay.check", "check", relay_that(KeyboardInterrupt()))
     assert main(["check", "--config", EXAMPLE]) == 130
@@ -327,7 +332,8 @@ def test_a_missing_file_is_one_line_and_exit_code_2() -> None:
     done = python("from pgrelay.cli import main; raise SystemExit(main(['check', '--config', 'no.yaml']))")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "pgrelay: no.yaml: no such file; begin with a copy of config.example.yaml\n"
+    cure = "begin with a copy of config.example.yaml, which pgrelay example prints"
+    assert done.stderr == f"pgrelay: no.yaml: no such file; {cure}\n"
 
 
 def test_help_imports_neither_client_nor_asyncio() -> None:

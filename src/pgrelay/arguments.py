@@ -253,4 +253,10 @@ Needs the extra demo: pip install 'pgrelay[demo]', and 'pgrelay[demo,spark]' for
         "pgrelay schema > relay.schema.json",
         _none,
     ),
+    _Command(
+        "example",
+        "print a configuration with every key and its default, to begin with",
+        "pgrelay example > relay.yaml",
+        _none,
+    ),
 )

@@ -215,6 +215,13 @@ def _schema(options: Namespace) -> int:
     return 0
 
 
+def _example(options: Namespace) -> int:
+    from pgrelay.config import example
+
+    print_result(example().rstrip("\n"))
+    return 0
+
+
 def _colours_wanted() -> bool:
     """Colours are for a terminal, unless NO_COLOR is set (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -230,6 +237,7 @@ _COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = {
     "demo": _demo,
     "plan": _plan,
     "schema": _schema,
+    "example": _example,
 }
 
 # These handle signals themselves, and look for one that was noted before they could.
