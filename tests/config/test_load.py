@@ -68,6 +68,7 @@ def test_missing_required_keys_are_named_with_their_cure(relay_yaml: Write) -> N
     ("section", "keys", "line"),
     [
         ("source", {"slto": "x"}, "source.slto: unknown key; did you mean slot?"),
+        ("source", {"SLOT": "x"}, "source.SLOT: unknown key; did you mean slot?"),
         ("snik", {"kafka": "x"}, "snik: unknown key; did you mean sink?"),
         ("log", {"colour": "x"}, "log.colour: unknown key; known keys: level"),
         ("source", {"slot": ["a"]}, "source.slot: got a list; write text"),
