@@ -1,5 +1,7 @@
 """Compiles the pure rooms with mypyc where a C compiler is to be had; without one they run interpreted.
 
+Also puts config.example.yaml into the package, for `pgrelay example`.
+
 The extension is optional twice over: a failing compiler only costs speed, and an editable install (which is
 for working on the source) leaves the source in charge. There is one source for both.
 """
@@ -9,6 +11,7 @@ import sys
 from glob import glob
 
 from setuptools import setup
+from setuptools.command.build_py import build_py
 
 COMPILED = [
     *glob("src/pgrelay/wire/*.py"),
@@ -32,4 +35,11 @@ def extensions() -> list:
     return modules
 
 
-setup(ext_modules=extensions())
+class WithExample(build_py):
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            self.copy_file("config.example.yaml", f"{self.build_lib}/pgrelay/config/example.yaml")
+
+
+setup(ext_modules=extensions(), cmdclass={"build_py": WithExample})

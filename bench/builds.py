@@ -14,7 +14,7 @@ Form = Literal["compiled", "interpreted"]
 FORMS: tuple[Form, ...] = ("compiled", "interpreted")
 
 _ROOT = Path(__file__).parents[1]
-_INPUTS = ("setup.py", "pyproject.toml", "README.md", "src")
+_INPUTS = ("setup.py", "pyproject.toml", "README.md", "config.example.yaml", "src")
 _BUILDS = _ROOT / "build" / "bench"
 _MAIN = "import sys; from pgrelay.cli import main; sys.exit(main())"
 

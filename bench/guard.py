@@ -94,7 +94,8 @@ def counted_at(commit: str) -> Counts:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "source"), Path(folder, "target")
         source.mkdir()
-        archive = ["git", "archive", commit, "setup.py", "pyproject.toml", "README.md", "LICENSE", "src"]
+        inputs = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "config.example.yaml", "src")
+        archive = ["git", "archive", commit, *inputs]
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
         try:
             tar = subprocess.run(archive, cwd=_ROOT, check=True, capture_output=True).stdout

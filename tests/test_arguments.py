@@ -17,7 +17,7 @@ def test_version_says_whether_the_hot_path_is_compiled(capsys: pytest.CaptureFix
     assert capsys.readouterr().out == f"pgrelay {__version__} ({how})\n"
 
 
-COMMANDS = ["run", "skip", "reset", "check", "status", "spark-mirror", "demo", "plan", "schema"]
+COMMANDS = ["run", "skip", "reset", "check", "status", "spark-mirror", "demo", "plan", "schema", "example"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

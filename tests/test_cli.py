@@ -155,6 +155,19 @@ def test_a_bug_in_a_run_logs_its_traceback_and_exits_with_1(
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
+def test_too_little_memory_is_told_as_such(
+    command: str, give: Give, give_run: GiveRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give_run(relay_that(MemoryError()))
+    give("pgrelay.check", "check", relay_that(MemoryError()))
+    assert main([command, "--config", EXAMPLE]) == 1
+    told = capsys.readouterr().err
+    assert "out of memory; give the process more" in told
+    assert "MemoryError" in told
+    assert "bug" not in told
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
 def test_mistakes_in_the_configuration_are_lines_and_exit_code_2(
     command: str, give: Give, give_run: GiveRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,6 +183,11 @@ def test_mistakes_in_the_configuration_are_lines_and_exit_code_2(
         f"pgrelay: {path}: sink.kafka.acks: can't be '1': a change is confirmed to Postgres only when every "
         "in-sync replica has it; leave it out",
     ]
+
+
+def test_the_example_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["example"]) == 0
+    assert capsys.readouterr().out == Path(EXAMPLE).read_text()
 
 
 def test_an_interrupted_command_exits_with_130(give: Give) -> None:
@@ -303,13 +321,14 @@ def test_a_missing_file_is_one_line_and_exit_code_2() -> None:
     done = python("from pgrelay.cli import main; raise SystemExit(main(['check', '--config', 'no.yaml']))")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "pgrelay: no.yaml: no such file; begin with a copy of config.example.yaml\n"
+    cure = "begin with a copy of config.example.yaml, which pgrelay example prints"
+    assert done.stderr == f"pgrelay: no.yaml: no such file; {cure}\n"
 
 
-def test_help_imports_neither_client() -> None:
+def test_help_imports_neither_client_nor_asyncio() -> None:
     done = python(
         "import sys; from pgrelay.cli import main\ntry: main(['--help'])\nfinally: print(sorted(sys.modules))"
     )
     assert done.returncode == 0
-    assert "'confluent_kafka'" not in done.stdout
-    assert "'psycopg'" not in done.stdout
+    for module in ("confluent_kafka", "psycopg", "asyncio"):
+        assert f"'{module}'" not in done.stdout

@@ -13,21 +13,26 @@ from pgrelay.early_stop import Note, noted
 EXAMPLE = str(Path(__file__).parents[1] / "config.example.yaml")
 BOTH = (signal.SIGTERM, signal.SIGINT)
 
-# The program, with a signal sent to itself as soon as it begins to import the commands.
+# The program, with a signal sent to itself as soon as it begins to import a module. Python itself may have
+# imported any but ours, to find an editable install.
 PROGRAM = """
 import os, sys
+at, number = sys.argv.pop(1), int(sys.argv.pop(1))
+sys.modules.pop(at, None)
 class Signals:
     def find_spec(self, name, path, target=None):
-        if name == "pgrelay.cli":
-            os.kill(os.getpid(), int(sys.argv.pop(1)))
+        if name == at:
+            os.kill(os.getpid(), number)
 sys.meta_path.insert(0, Signals())
 from pgrelay.__main__ import main
 sys.exit(main())
 """
 
 
-def signalled(number: signal.Signals, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", PROGRAM, str(int(number)), *arguments]
+def signalled(
+    number: signal.Signals, *arguments: str, at: str = "pgrelay.cli"
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PROGRAM, at, str(int(number)), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
@@ -54,11 +59,12 @@ def test_signal_handlers_are_restored() -> None:
     assert noted() is None
 
 
+@pytest.mark.parametrize("at", ["importlib.metadata", "pgrelay.cli"])
 @pytest.mark.parametrize("number", BOTH)
-def test_a_run_stopped_before_it_begins_ends_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_run_stopped_before_it_begins_ends_cleanly(number: signal.Signals, at: str, tmp_path: Path) -> None:
     path = tmp_path / "relay.yaml"
     path.write_text("source: {dsn: ''}\nsink: {kafka: {bootstrap.servers: a}}\nhttp: {listen: null}\n")
-    done = signalled(number, "run", "--config", str(path))
+    done = signalled(number, "run", "--config", str(path), at=at)
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert "stopped" in done.stderr

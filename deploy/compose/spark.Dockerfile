@@ -10,7 +10,7 @@ RUN apt-get update \
     && useradd --system --uid 10001 --gid 10001 --create-home spark \
     && install -d -o spark -g spark /lake
 WORKDIR /src
-COPY pyproject.toml setup.py README.md ./
+COPY pyproject.toml setup.py README.md config.example.yaml ./
 COPY src ./src
 # hadolint ignore=DL3013
 RUN --mount=type=cache,target=/root/.cache/pip \

@@ -1,5 +1,12 @@
 """pgrelay relays committed row changes from a Postgres logical replication slot to Kafka."""
 
-from importlib.metadata import version
+__version__: str
 
-__version__ = version("pgrelay")
+
+def __getattr__(name: str) -> str:
+    """`__version__`, once it is needed: finding it takes a while, and signals are not handled yet."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import version
+
+    return version("pgrelay")

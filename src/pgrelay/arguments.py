@@ -3,14 +3,14 @@
 import argparse
 import importlib.util
 from argparse import ArgumentParser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from pgrelay import __version__
 from pgrelay.errors import SetupError
 from pgrelay.lsn import parse_lsn
+from pgrelay.standard_streams import print_result
 
 _EXAMPLE: Final = "pgrelay run --config relay.yaml"
 
@@ -52,7 +52,7 @@ def parser() -> ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=_version())
+    top.add_argument("--version", action=_PrintVersion)
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in _COMMANDS:
         sub = commands.add_parser(
@@ -77,7 +77,20 @@ class _Parser(ArgumentParser):
         self.exit(SetupError.exit_code, f"{self.prog}: {message}; for example: {self.example}\n")
 
 
+class _PrintVersion(argparse.Action):
+    """Looks the version up only when it is to be printed; argparse's own action needs it beforehand."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show the version, and whether it is compiled")
+
+    def __call__(self, parser: ArgumentParser, *_: object) -> NoReturn:
+        print_result(_version())
+        parser.exit()
+
+
 def _version() -> str:
+    from pgrelay import __version__
+
     spec = importlib.util.find_spec("pgrelay.encode.rows")
     source = spec is None or str(spec.origin).endswith(".py")
     return f"pgrelay {__version__} ({'interpreted' if source else 'compiled'})"
@@ -238,6 +251,12 @@ Needs the extra demo: pip install 'pgrelay[demo]', and 'pgrelay[demo,spark]' for
         "schema",
         "print the JSON Schema of the configuration, for editors",
         "pgrelay schema > relay.schema.json",
+        _none,
+    ),
+    _Command(
+        "example",
+        "print a configuration with every key and its default, to begin with",
+        "pgrelay example > relay.yaml",
         _none,
     ),
 )

@@ -3,7 +3,6 @@
 `main` turns errors into exit codes. No other logic lives here.
 """
 
-import asyncio
 import importlib.util
 import json
 import os
@@ -11,9 +10,9 @@ import shlex
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from pgrelay import early_stop
 from pgrelay.arguments import parser
@@ -22,7 +21,10 @@ from pgrelay.lsn import format_lsn
 from pgrelay.printable import printable
 from pgrelay.standard_streams import flush_or_drop, open_closed, print_error, print_result, reader_may_go
 
+T = TypeVar("T")
+
 _BUG: Final = "stopped by a bug in pgrelay; please report it with the traceback"
+_NO_MEMORY: Final = "out of memory; give the process more: docs/operations.md says how much it needs"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,11 +47,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return exit_code(error)
     except KeyboardInterrupt:
         return 130
-    except Exception:
-        print_error(f"{traceback.format_exc()}pgrelay: {_BUG}")
+    except Exception as error:
+        print_error(f"{traceback.format_exc()}pgrelay: {_told(error)}")
         return 1
     finally:
         flush_or_drop()
+
+
+def _complete(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's work. asyncio is imported here: it takes half the time of a --help."""
+    import asyncio
+
+    return asyncio.run(work)
 
 
 def _run(options: Namespace) -> int:
@@ -66,15 +75,20 @@ def _run(options: Namespace) -> int:
 
     logger = structlog.get_logger()
     try:
-        asyncio.run(run(config, advise))
+        _complete(run(config, advise))
     except PgrelayError as error:
         # Logged, like everything else about this run.
         logger.error(str(error), exit_code=exit_code(error), **_way_past(error, options.config))
         return exit_code(error)
-    except Exception:
-        logger.exception(_BUG, exit_code=1)
+    except Exception as error:
+        logger.exception(_told(error), exit_code=1)
         return 1
     return 0
+
+
+def _told(error: Exception) -> str:
+    """What ended the process if it was no error of ours."""
+    return _NO_MEMORY if isinstance(error, MemoryError) else _BUG
 
 
 def _way_past(error: PgrelayError, file: str) -> dict[str, str]:
@@ -94,7 +108,7 @@ def _skip(options: Namespace) -> int:
     log.configure(config.log.level)
     from pgrelay.relay.skip import skip
 
-    summary = asyncio.run(skip(config, options.lsn))
+    summary = _complete(skip(config, options.lsn))
     print_result(summary)
     return 0
 
@@ -107,7 +121,7 @@ def _reset(options: Namespace) -> int:
     log.configure("warning")
     from pgrelay.relay.reset import reset
 
-    summary = asyncio.run(reset(config, keep_slot=options.keep_slot))
+    summary = _complete(reset(config, keep_slot=options.keep_slot))
     print_result(summary)
     return 0
 
@@ -126,7 +140,7 @@ def _check(options: Namespace) -> int:
     from pgrelay.check import check
     from pgrelay.check.report import as_json, as_text
 
-    findings = asyncio.run(check(config))
+    findings = _complete(check(config))
     print_result(as_json(findings) if options.json else as_text(findings, _colours_wanted()))
     if any(finding.gap for finding in findings):
         return GapError.exit_code
@@ -187,7 +201,7 @@ def _demo(options: Namespace) -> int:
 def _plan(options: Namespace) -> int:
     from pgrelay.plan import plan
 
-    summary = asyncio.run(
+    summary = _complete(
         plan(Path(options.config), options.shards, options.output, apart=options.ignore_foreign_keys)
     )
     print_result(summary)
@@ -198,6 +212,13 @@ def _schema(options: Namespace) -> int:
     from pgrelay.config import Config
 
     print_result(json.dumps(Config.model_json_schema(), indent=2))
+    return 0
+
+
+def _example(options: Namespace) -> int:
+    from pgrelay.config import example
+
+    print_result(example().rstrip("\n"))
     return 0
 
 
@@ -216,6 +237,7 @@ _COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = {
     "demo": _demo,
     "plan": _plan,
     "schema": _schema,
+    "example": _example,
 }
 
 # These handle signals themselves, and look for one that was noted before they could.

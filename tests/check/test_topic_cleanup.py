@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pgrelay.check.topic_cleanup import collapsing, fleeting, uncompactable
+from pgrelay.check.topic_cleanup import collapsing, fleeting, hollowed, uncompactable
 from pgrelay.check.topics import WantedTopic
 from tests.check.kafka_topics import BROKER, COMPACTED, LASTING, LOG, MESSAGE, OFFSETS, ORDERS, SCHEMA
 
@@ -30,6 +30,17 @@ def test_a_compacted_topic_for_records_without_keys_is_an_error() -> None:
     assert uncompactable([ORDERS], configs, truncates=False) == []
     assert uncompactable([SCHEMA, OFFSETS], {"schema": COMPACTED, "offsets": COMPACTED}, truncates=True) == []
     assert uncompactable([LOG], {"log": BROKER}, truncates=True) == []
+
+
+def test_compacted_topics_of_tables_with_large_values_are_a_warning() -> None:
+    partial, keyless = replace(ORDERS, partial=True), replace(LOG, partial=True)
+    configs = {"orders": COMPACTED, "log": COMPACTED}
+    (finding,) = hollowed([partial, keyless], configs)
+    assert finding.level == "warning"
+    assert finding.what == "1 compacted topic of tables with large values (TOAST): orders"
+    assert "REPLICA IDENTITY FULL" in finding.cure
+    assert hollowed([ORDERS, keyless], configs) == []
+    assert hollowed([partial], {"orders": BROKER}) == hollowed([partial], {}) == []
 
 
 def test_messages_and_transactions_in_compacted_topics_are_a_warning() -> None:

@@ -59,6 +59,20 @@ def test_tables_may_share_a_route() -> None:
     assert topics == [WantedTopic("app.orders", keyless=True), SCHEMA, OFFSETS]
 
 
+def test_a_topic_is_partial_if_one_of_its_tables_is() -> None:
+    route = {"match": r"public\.orders_.*", "topic": "{prefix}.orders"}
+    config = Config.model_validate(
+        {
+            "source": {"dsn": "", "messages": False},
+            "sink": {"kafka": {"bootstrap.servers": "b"}},
+            "records": {"routes": [route]},
+        }
+    )
+    tables = (table("orders_a", 1), table("orders_b", 2), table("log", 3))
+    topics, _ = wanted_topics(tables, config, partial={1})
+    assert topics[:2] == [WantedTopic("app.orders", partial=True), WantedTopic("app.public.log")]
+
+
 def test_tables_that_share_a_topic_by_accident_are_an_error() -> None:
     tables = (table(schema="s_", name="t"), table(schema="s", name="_t"))
     topics, found = topics_of(*tables, topic="{prefix}_{schema}_{table}")

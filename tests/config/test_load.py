@@ -68,6 +68,7 @@ def test_missing_required_keys_are_named_with_their_cure(relay_yaml: Write) -> N
     ("section", "keys", "line"),
     [
         ("source", {"slto": "x"}, "source.slto: unknown key; did you mean slot?"),
+        ("source", {"SLOT": "x"}, "source.SLOT: unknown key; did you mean slot?"),
         ("snik", {"kafka": "x"}, "snik: unknown key; did you mean sink?"),
         ("log", {"colour": "x"}, "log.colour: unknown key; known keys: level"),
         ("source", {"slot": ["a"]}, "source.slot: got a list; write text"),
@@ -134,8 +135,11 @@ def test_all_mistakes_are_reported_together(relay_yaml: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("", "relay.yaml: is empty; begin with a copy of config.example.yaml"),
-        ("# only a comment\n", "relay.yaml: is empty; begin with a copy of config.example.yaml"),
+        ("", "relay.yaml: is empty; begin with a copy of config.example.yaml, which pgrelay example prints"),
+        (
+            "# only a comment\n",
+            "relay.yaml: is empty; begin with a copy of config.example.yaml, which pgrelay example prints",
+        ),
         (
             "- a\n",
             "relay.yaml: has no sections; write source, sink, records, transactions, errors, http, log, "
@@ -154,7 +158,9 @@ def test_a_file_that_is_no_configuration_is_refused(relay_yaml: Write, text: str
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     name = str(tmp_path / "none.yaml")
-    assert mistakes(name) == [f"{name}: no such file; begin with a copy of config.example.yaml"]
+    assert mistakes(name) == [
+        f"{name}: no such file; begin with a copy of config.example.yaml, which pgrelay example prints"
+    ]
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:

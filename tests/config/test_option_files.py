@@ -28,3 +28,8 @@ def test_readable_files_and_folders_are_accepted(tmp_path: Path) -> None:
 )
 def test_an_unreadable_file_is_named(path: str, why: str) -> None:
     assert unreadable({"client.id": "x", "ssl.ca.location": path}) == f"ssl.ca.location: {path}: {why}"
+
+
+@pytest.mark.parametrize("name", ["ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"])
+def test_a_folder_in_place_of_a_file_is_named(name: str, tmp_path: Path) -> None:
+    assert unreadable({name: str(tmp_path)}) == f"{name}: {tmp_path}: Is a directory"

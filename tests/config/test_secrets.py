@@ -71,6 +71,8 @@ def test_secrets_in_options_are_masked() -> None:
         ("spark.hadoop.fs.s3a.secret.key = hun ter2", "spark.hadoop.fs.s3a.secret.key = ***"),
         ("host=db password='hun\nter2' user=me", "host=db password=***"),
         ("http://registry/?apikey=hunter2", "http://registry/?***"),
+        ("http://registry/?apikey=a,hunter2", "http://registry/?***"),
+        ("http://a/?apikey=hunter2,http://b/?apikey=hunter2", "http://a/?***,http://b/?***"),
         ('{"sasl.password": "hunter2"}', '{"sasl.password": ***'),
         ("passwd=hunter2", "passwd=***"),
         (f"postgresql://me:{'hunter2' * 100}@db", "postgresql://***@db"),

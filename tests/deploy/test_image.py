@@ -28,6 +28,15 @@ def test_hadolint_finds_nothing(dockerfile: str) -> None:
     assert (linted.returncode, linted.stdout) == (0, "")
 
 
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_an_image_has_what_the_package_is_built_from(dockerfile: str) -> None:
+    [copied] = re.findall(r"^COPY (pyproject.*) \./$", (ROOT / dockerfile).read_text(), re.MULTILINE)
+    sent = (ROOT / ".dockerignore").read_text().splitlines()
+    for file in ("pyproject.toml", "setup.py", "README.md", "config.example.yaml"):
+        assert file in copied.split()
+        assert f"!{file}" in sent
+
+
 def environment() -> dict[str, str]:
     """The variables that ENV sets in the last stage."""
     [block] = re.findall(r"^ENV ((?:.*\\\n)*.*)$", TEXT.rpartition("\nFROM ")[2], re.MULTILINE)

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg.pq import ExecStatus
 
@@ -75,3 +76,13 @@ async def test_waiting_on_a_connection_that_libpq_has_closed_is_a_lost_server(si
     silent.close()
     with pytest.raises(SourceUnavailable, match="Postgres cut the connection"):
         await source.wait_readable(10)
+
+
+@pytest.mark.parametrize("told", ["out of memory", "cannot allocate memory for input buffer"])
+async def test_too_little_memory_for_a_message_is_no_lost_server(told: str, silent: socket.socket) -> None:
+    class Poor(Held):
+        def get_copy_data(self, async_: int) -> Any:
+            raise psycopg.OperationalError(f"receiving copy data failed: {told}")
+
+    with pytest.raises(SourceUnavailable, match=f"^too little memory .*{told}; give the process more$"):
+        Driven(Poor([ROW]), silent).read(10, 1000)

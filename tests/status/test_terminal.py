@@ -32,6 +32,7 @@ def test_everything_on_the_page_is_printed(told: Told) -> None:
     assert re.search(r"^90211 +0 B +8\.58 MiB$", text, re.MULTILINE)
     assert "Postgres can't be reached (2 min 0 s ago)\n  cure: start it" in text
     assert "sasl.password: '***'" in text
+    assert "two_phase" not in text, "a default"
     assert PASSWORD not in text
     assert "\x1b" not in text
 

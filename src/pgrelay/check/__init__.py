@@ -44,7 +44,7 @@ async def check(config: Config, *, reads_rows: bool = True) -> list[Finding]:
     selection = selection_of(config)
     found, published = await _source(config, selection, reads_rows)
     relayed = selected(published, selection)
-    topics, collisions = wanted_topics(relayed.tables, config)
+    topics, collisions = wanted_topics(relayed.tables, config, published.partial)
     found += collisions
     found += await kafka_findings(config.sink, topics, published.truncates)
     if config.records.format == "avro":

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from pgrelay.check.findings import Finding, error, ok, some, warning
-from pgrelay.check.topic_cleanup import collapsing, fleeting, uncompactable
+from pgrelay.check.topic_cleanup import collapsing, fleeting, hollowed, uncompactable
 from pgrelay.check.topic_replicas import leaderless, one_is_enough, out_of_sync, single
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import SinkConfig
@@ -59,6 +59,7 @@ async def topic_findings(
             safety |= _seen(await cluster.topic_configs([_TRANSACTIONS]))
     found += [
         *uncompactable(wanted, configs, truncates),
+        *hollowed(wanted, configs),
         *fleeting(wanted, configs),
         *collapsing(wanted, configs),
         *leaderless(needed, overview.topics),

@@ -35,7 +35,8 @@ class Table:
     """`identity` is pg_class.relreplident: d default, f full, i an index, n nothing.
 
     `primary_key` and `identity_index` are columns, empty if there is none; a `deferrable` primary key
-    can't be the default identity. `quoted` is schema and name, quoted for SQL.
+    can't be the default identity. `quoted` is schema and name, quoted for SQL. `large`: it has values in its
+    TOAST table.
     """
 
     oid: int
@@ -46,6 +47,7 @@ class Table:
     primary_key: tuple[str, ...]
     deferrable: bool
     identity_index: tuple[str, ...]
+    large: bool = False
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -85,6 +87,15 @@ class Published:
     listed: frozenset[int] = frozenset()
     schemas: tuple[str, ...] | None = ()
     truncates: bool = True
+
+    @property
+    def partial(self) -> frozenset[int]:
+        """The OIDs of `tables` whose updates may leave out large values: old rows are not sent whole."""
+        return frozenset(
+            self.roots.get(table.oid, table.oid)
+            for table in self.stored
+            if table.large and table.identity != "f" and table.oid in self.changed
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +189,14 @@ async def tables(catalog: Catalog, oids: Sequence[int]) -> tuple[Table, ...]:
         "WHERE i.indrelid = c.oid AND i.indisprimary AND NOT (i.indimmediate AND i.indisvalid)), "
         "ARRAY(SELECT a.attname::text FROM pg_index i JOIN pg_attribute a "
         "ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:{} - 1]) "
-        "WHERE i.indrelid = c.oid AND i.indisreplident ORDER BY a.attnum) "
+        "WHERE i.indrelid = c.oid AND i.indisreplident ORDER BY a.attnum), "
+        "coalesce(pg_relation_size(nullif(c.reltoastrelid, 0)), 0) > 0 "
         "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY (%s) ORDER BY 2, 3"
     ).format(PRIMARY_KEY, sql.SQL(key_size))
     rows = await catalog.rows(query, (list(oids),)) if oids else []
     return tuple(
-        Table(oid, schema, name, quoted, identity, tuple(key), deferrable, tuple(index))
-        for oid, schema, name, quoted, identity, key, deferrable, index in rows
+        Table(oid, schema, name, quoted, identity, tuple(key), deferrable, tuple(index), large)
+        for oid, schema, name, quoted, identity, key, deferrable, index, large in rows
     )
 
 

@@ -35,6 +35,25 @@ def uncompactable(
     return found
 
 
+def hollowed(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) -> list[Finding]:
+    """Compacted topics that in time lose large values: the last record of a key may not have them."""
+    names = [
+        topic.name
+        for topic in wanted
+        if topic.partial and not topic.keyless and topic.name in configs and configs[topic.name].compacted
+    ]
+    if not names:
+        return []
+    return [
+        warning(
+            f"{counted(len(names), 'compacted topic')} of tables with large values (TOAST): {some(names)}",
+            "an update leaves out a large value that it does not change, and compaction removes the earlier "
+            "record, the only one that has it",
+            "ALTER TABLE ... REPLICA IDENTITY FULL, or cleanup.policy=delete for the topic",
+        )
+    ]
+
+
 def fleeting(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) -> list[Finding]:
     """Topics of our own whose cleanup policy deletes records that are still needed."""
     alter = "kafka-configs.sh --alter --topic {} --add-config cleanup.policy={}"

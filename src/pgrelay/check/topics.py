@@ -1,5 +1,6 @@
 """The topics that a run writes to: those of the tables, and pgrelay's own."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,17 +17,23 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """`keyless`: some of its records have no key, which a compacted topic refuses."""
+    """`keyless`: some of its records have no key, which a compacted topic refuses.
+
+    `partial`: an update may leave out a large value, which only an earlier record has.
+    """
 
     name: str
     of: TopicOf = "rows"
     keyless: bool = False
+    partial: bool = False
 
 
-def wanted_topics(tables: tuple[Table, ...], config: Config) -> tuple[list[WantedTopic], list[Finding]]:
-    """The topics, and what is wrong with their names."""
+def wanted_topics(
+    tables: tuple[Table, ...], config: Config, partial: Collection[int] = ()
+) -> tuple[list[WantedTopic], list[Finding]]:
+    """The topics, and what is wrong with their names. `partial`: as `Published` has it."""
     records, names = config.records, topics_of(config)
-    keyless: dict[str, bool] = {}
+    topics: dict[str, WantedTopic] = {}
     collisions: list[SetupError] = []
     for table in tables:
         try:
@@ -34,8 +41,13 @@ def wanted_topics(tables: tuple[Table, ...], config: Config) -> tuple[list[Wante
         except SetupError as refusal:
             collisions.append(refusal)
         else:
-            keyless[topic] = keyless.get(topic, False) or not (records.key and table.key)
-    wanted = [WantedTopic(topic, keyless=without) for topic, without in keyless.items()]
+            shared = topics.get(topic, WantedTopic(topic))
+            topics[topic] = WantedTopic(
+                topic,
+                keyless=shared.keyless or not (records.key and table.key),
+                partial=shared.partial or table.oid in partial,
+            )
+    wanted = list(topics.values())
     wanted.append(WantedTopic(names.schema, "schemas"))
     if records.transaction_topic:
         wanted.append(WantedTopic(names.transaction, "transactions"))

@@ -6,6 +6,7 @@ file (or the environment variable), the key, what is wrong and the cure. No line
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from pgrelay.config.document import load_as, read
@@ -23,11 +24,20 @@ __all__ = [
     "SourceConfig",
     "Transactions",
     "Whereabouts",
+    "example",
     "load",
     "load_whereabouts",
 ]
 
-_EXAMPLE: Final = "config.example.yaml"
+_EXAMPLE: Final = "config.example.yaml, which pgrelay example prints"
+
+
+def example() -> str:
+    """The text of config.example.yaml: every key, with its default where it has one."""
+    here = Path(__file__)
+    # Only an installed package has a copy; in a checkout the file itself is two folders above src/pgrelay.
+    copy, original = here.with_name("example.yaml"), here.parents[3] / "config.example.yaml"
+    return (copy if copy.exists() else original).read_text(encoding="utf-8")
 
 
 def load(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> Config:

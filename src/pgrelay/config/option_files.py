@@ -1,7 +1,12 @@
 """The files that client options name, such as `ssl.ca.location`."""
 
+import errno
 import os
 from collections.abc import Mapping
+from typing import Final
+
+# The authorities' certificates and their revocations can be a folder of files.
+_FILES: Final = frozenset({"ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"})
 
 
 def unreadable(options: Mapping[str, str]) -> str | None:
@@ -14,6 +19,8 @@ def unreadable(options: Mapping[str, str]) -> str | None:
         if name.endswith(".location") and path != "probe":
             try:
                 os.close(os.open(path, os.O_RDONLY))
+                if name in _FILES and os.path.isdir(path):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             except (OSError, ValueError) as error:
                 return f"{name}: {path}: {getattr(error, 'strerror', None) or 'not a valid path'}"
     return None

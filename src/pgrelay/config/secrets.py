@@ -17,8 +17,8 @@ MASK: Final = "***"
 _SECRET = re.compile(
     r"password|passphrase|secret|token|.key$|key\.pem|jaas|basic\.auth|oauthbearer\.config|kinit\.cmd"
 )
-# What a URL asks for may hold a key: `?apikey=...`.
-_QUERY = re.compile(r"(?<=\?)[^,\s]+")
+# What a URL asks for may hold a key, `?apikey=...`; a comma ends it only before another URL.
+_QUERY = re.compile(r"(?<=\?)(?:(?!,\s*\w+://)\S)+")
 # A name that may be a secret's, and its value, in text that holds both by mistake.
 _NAMED = re.compile(
     r"(?i)((?:passw(?:or)?d|passphrase|secret|token|key|jaas|user\.info)[\w.-]{0,40}[\"']?\s{0,9}[:=]\s{0,9})\S.*",

@@ -30,6 +30,8 @@ _FLUSH_RETRY_S: Final = 0.01
 _LOOK_AGAIN_S: Final = 0.1
 # How much is read at once from a stream that is being left: frames and bytes.
 _PASSED_BY: Final = (500, 1 << 20)
+# What libpq says if the process may have no more memory.
+_NO_MEMORY: Final = ("out of memory", "cannot allocate memory")
 _WHOLE: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
@@ -139,7 +141,7 @@ class Source:
             text = f"Postgres has not answered {command.split()[0]} for {_PATIENCE_S:g} s"
             raise SourceUnavailable(text) from None
         except psycopg.OperationalError as error:
-            raise SourceUnavailable(f"Postgres cut the connection: {one_line(error)}") from error
+            raise _lost(error) from error
         if result is None or result.status not in (*_WHOLE, pq.ExecStatus.COPY_BOTH):
             raise self._result_error(result)
         return result
@@ -223,7 +225,7 @@ class Source:
         try:
             goes_on = take_frames(frames, pgconn.get_copy_data, pgconn.consume_input, max_frames, max_bytes)
         except psycopg.OperationalError as error:
-            self._ended_by = SourceUnavailable(f"Postgres cut the connection: {one_line(error)}")
+            self._ended_by = _lost(error)
             if not frames:
                 raise self._ended_by from error
             return frames
@@ -246,7 +248,7 @@ class Source:
             sent = self._pgconn.put_copy_data(update.serialize())
             self._pgconn.flush()
         except psycopg.OperationalError as error:
-            raise SourceUnavailable(f"Postgres cut the connection: {one_line(error)}") from error
+            raise _lost(error) from error
         return sent == 1
 
     async def _end_copy(self) -> None:
@@ -266,3 +268,11 @@ class Source:
                 pgconn.consume_input()
         except psycopg.OperationalError as error:
             raise SourceUnavailable(one_line(error)) from error
+
+
+def _lost(error: psycopg.OperationalError) -> SourceUnavailable:
+    """The error if libpq has given up the connection: because it was cut, or for want of memory."""
+    text = one_line(error)
+    if any(told in text for told in _NO_MEMORY):
+        return SourceUnavailable(f"too little memory for what Postgres sends: {text}; give the process more")
+    return SourceUnavailable(f"Postgres cut the connection: {text}")

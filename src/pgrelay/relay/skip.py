@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from pgrelay.config import Config, SourceConfig
-from pgrelay.errors import Interrupted, RecordError, SetupError, SourceUnavailable
+from pgrelay.errors import BEGIN_ANEW, Interrupted, RecordError, SetupError, SourceUnavailable
 from pgrelay.figures import counted
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
@@ -78,9 +78,14 @@ async def _skip(config: Config, lsn: int, requests: "StopRequests") -> str:
 
 
 async def _require_free(source: SourceConfig) -> None:
-    """Raises SetupError if a relay runs: waiting for it would never end."""
+    """Raises SetupError if there is no slot, or if a relay runs: waiting for it would never end."""
     async with Catalog(source.dsn) as catalog:
         slot = await catalog.slot(source.slot)
+        if slot is None:
+            raise SetupError(
+                f"source.slot: {source.slot} does not exist in database {catalog.database}, so there is "
+                f"nothing to leave out; correct source.slot or source.dsn or, if it was dropped, {BEGIN_ANEW}"
+            )
         for _ in range(_TRIES):
             if slot is None or slot.active_pid is None:
                 return

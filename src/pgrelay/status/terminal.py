@@ -6,6 +6,7 @@ from typing import Final
 
 import yaml
 
+from pgrelay.config.defaults import without_defaults
 from pgrelay.figures import age, ago, count, counted, duration, size
 from pgrelay.printable import printable
 from pgrelay.status.snapshot import Snapshot
@@ -20,7 +21,7 @@ _LABEL_WIDTH: Final = 12
 
 
 def render(now: Snapshot, coloured: bool) -> str:
-    """Everything that the page shows, as lines of text."""
+    """What the page shows, as lines of text; of the configuration only what is not the default."""
     paint = _coloured if coloured else _plain
     blocks = (
         _head(now, paint),
@@ -161,5 +162,5 @@ def _troubles(now: Snapshot, paint: Paint) -> Iterator[str]:
 
 
 def _configuration(now: Snapshot, paint: Paint) -> Iterator[str]:
-    yield f"{paint('bold', 'configuration')}, secrets masked"
-    yield yaml.safe_dump(now.config, sort_keys=False, allow_unicode=True).rstrip()
+    yield f"{paint('bold', 'configuration')}, without defaults, secrets masked"
+    yield yaml.safe_dump(without_defaults(now.config), sort_keys=False, allow_unicode=True).rstrip()

@@ -174,6 +174,17 @@ def test_skip_does_not_create_a_missing_slot(database: Database, new_relay: NewR
     assert not exists(database, relay.prefix)
 
 
+def test_skip_without_slot_and_publication_asks_for_the_right_slot(
+    database: Database, new_relay: NewRelay
+) -> None:
+    relay = new_relay(source={"dsn": database.dsn})
+    done = skip(relay, "0/1")
+    assert f"source.slot: {relay.prefix} does not exist in database {database.name}" in done.stderr
+    assert "correct source.slot or source.dsn" in done.stderr
+    assert "CREATE PUBLICATION" not in done.stderr
+    assert done.returncode == WRONG
+
+
 def test_skip_refuses_while_the_relay_runs(new_relay: NewRelay) -> None:
     relay = new_relay().start().wait_streaming()
     done = skip(relay, "0/1")

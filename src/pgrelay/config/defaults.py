@@ -1,0 +1,26 @@
+"""What a configuration says beyond its defaults."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from pgrelay.config.model import Config
+
+
+def without_defaults(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a configuration as `Config.masked` gives it: the keys whose value is not the default."""
+    told: dict[str, Any] = {}
+    for section, field in Config.model_fields.items():
+        assert isinstance(field.annotation, type)
+        assert issubclass(field.annotation, BaseModel)
+        defaults = {
+            key.alias or name: to_jsonable_python(key.get_default(call_default_factory=True), by_alias=True)
+            for name, key in field.annotation.model_fields.items()
+            if not key.is_required()
+        }
+        keys = shown.get(section, {}).items()
+        if kept := {name: value for name, value in keys if name not in defaults or value != defaults[name]}:
+            told[section] = kept
+    return told
