@@ -1,5 +1,6 @@
 """`pgrelay spark-mirror` as users run it: by itself, and with spark-submit on a cluster."""
 
+import logging
 import re
 import shlex
 import subprocess
@@ -11,12 +12,14 @@ from typing import Any
 import pyspark
 import pytest
 import yaml
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark_mirror.run import _leave_failures_to_us
 from tests.docs.pages import blocks
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -148,6 +151,20 @@ def test_spark_submit_runs_it_on_two_workers(
             assert in_lake(spark, mirror, table) == in_postgres(database, table)
         for work in nodes.works:
             assert list(work.glob("app-*/*")), "no executor ran there"
+
+
+def test_a_refused_statement_is_logged_by_nobody_else(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger, told = PySparkLogger.getLogger("SQLQueryContextLogger"), list[logging.LogRecord]()
+    monkeypatch.setattr(logger, "handle", told.append)
+    level = logger.level
+    for _ in range(2):
+        with pytest.raises(AnalysisException):
+            spark.sql("ALTER TABLE nowhere ADD COLUMN a INT")
+        _leave_failures_to_us(spark)
+    logger.setLevel(level)
+    assert len(told) == 1  # before it was left to us
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -30,6 +31,9 @@ from pgrelay.status.listening import not_had
 _log = structlog.get_logger(__name__)
 
 _QUERY: Final = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+
+# Where PySpark logs each statement that Spark refuses, even if that is caught.
+_STATEMENTS: Final = "SQLQueryContextLogger"
 
 # They would log a trace of each task and statement that is cut off.
 _TOLD_OF_A_CUT: Final = (
@@ -111,6 +115,7 @@ def _session(config: MirrorConfig) -> SparkSession:
 def _leave_failures_to_us(spark: SparkSession) -> None:
     """What a batch raises is logged by neither Py4J nor Spark, with Java's traces: `_follow` reports it."""
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    PySparkLogger.getLogger(_STATEMENTS).setLevel(logging.CRITICAL)
     silence(spark, _QUERY)
 
 
