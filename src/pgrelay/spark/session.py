@@ -49,6 +49,8 @@ _SETTINGS: Final = {
     # A merge has dozens of compiled plans, which the next merge reuses if they are still cached.
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.session.timeZone": "UTC",
+    # A column named ${env:HOME} would be called by what that is, here and in our own statements.
+    "spark.sql.variable.substitute": "false",
     # Keep years before 1582 and after 9999 as they are.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",

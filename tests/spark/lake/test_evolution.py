@@ -165,7 +165,9 @@ def test_a_column_with_a_dropped_ones_name_survives_a_kill_in_between(
     assert rows(table.rows()) == Counter([(1, "B")])
 
 
-def test_dropped_columns_that_a_history_keeps_make_way_for_their_names(spark: SparkSession, target: str) -> None:
+def test_dropped_columns_that_a_history_keeps_make_way_for_their_names(
+    spark: SparkSession, target: str
+) -> None:
     number = replace(REGION, name="a")
     told: list[tuple[tuple[int, int], list[Column]]] = [
         *[((1, 0), [ID, A]), ((101, 1), [ID]), ((101, 3), [ID, number]), ((101, 5), [ID])],  # one transaction
