@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.records.changes import Decoder
+from pgrelay.spark.records.json_records import JsonRecords
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from tests.spark.handmade_records import Message, Topic, as_read, change, changes_of, rows, table
@@ -89,6 +91,15 @@ def test_a_table_with_our_names_has_a_history(
     )
     ends = found(kept, "__commit_lsn", "__end_lsn")
     assert ends == Counter([(1, "a", 10, 20), (1, "a", 20, 21), (1, "b", 21, 30)])
+
+
+def test_a_thread_reads_such_names_too(spark: SparkSession) -> None:
+    """Java's thread for a new one of Python's has no session, and so none of its settings."""
+    schema = table("app.public.t", ID, *LARGE)
+    records = as_read(spark, "app.public.t", [change("c", 10, after=row(1, "a"))])
+    with ThreadPoolExecutor(1) as pool:
+        changes = pool.submit(JsonRecords(schema, None).changes, records).result()
+    assert [told.corrupt for told in changes.collect()] == [None]
 
 
 def test_a_name_that_the_session_would_replace_a_part_of_is_refused(spark: SparkSession) -> None:
