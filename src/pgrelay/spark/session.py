@@ -14,6 +14,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import to_str
 
+from pgrelay.early_stop import held_back
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import cause
@@ -158,7 +159,9 @@ def _start_java(settings: Mapping[str, str], master: str | None) -> None:
     for key, value in settings.items():
         if _SECRET.search(key) is None:
             told.set(key, to_str(value) or "")
-    SparkContext._ensure_initialized(conf=told)
+    # A Java process that has begun, and finds nobody to report to, runs for ever.
+    with held_back():
+        SparkContext._ensure_initialized(conf=told)
 
 
 def _with_jars(jars: list[Path], master: str | None, options: Mapping[str, str]) -> dict[str, str]:
