@@ -55,3 +55,12 @@ def held_back() -> Iterator[None]:
         note.give_back()
         if note.number:
             signal.raise_signal(note.number)
+
+
+@contextmanager
+def kept_interrupt() -> Iterator[None]:
+    """Keeps the program's own handler of SIGINT, if it has one, though the block sets another."""
+    own = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread() and own is not signal.default_int_handler:
+        signal.signal(signal.SIGINT, own)

@@ -3,9 +3,12 @@
 import logging
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
+from pgrelay.early_stop import Note
 from pgrelay.errors import SetupError
-from pgrelay.spark_mirror.run import _leave_failures_to_us
+from pgrelay.spark_mirror.run import _asked_to_stop, _leave_failures_to_us
 from tests.docs.pages import blocks
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -151,6 +155,17 @@ def test_spark_submit_runs_it_on_two_workers(
             assert in_lake(spark, mirror, table) == in_postgres(database, table)
         for work in nodes.works:
             assert list(work.glob("app-*/*")), "no executor ran there"
+
+
+def test_a_signal_at_the_start_is_no_error_of_the_call_that_it_interrupts() -> None:
+    """Py4J catches every Exception that ends a call, and takes it for the end of Java's process."""
+    stop, before = threading.Event(), Note()
+    try:
+        with pytest.raises(KeyboardInterrupt), _asked_to_stop(stop), suppress(Exception):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        before.give_back()
+    assert stop.is_set()
 
 
 def test_a_refused_statement_is_logged_by_nobody_else(

@@ -14,7 +14,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import to_str
 
-from pgrelay.early_stop import held_back
+from pgrelay.early_stop import held_back, kept_interrupt
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import cause
@@ -132,7 +132,9 @@ def session(
         _refuse_without_jars()
     for key, value in (settings | dict(options or {})).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    # PySpark's handler would call Java in the middle of another call.
+    with kept_interrupt():
+        spark = builder.getOrCreate()
     silence(spark, _CRIES_WOLF)
     _attach_tables(spark, location)
     return spark
