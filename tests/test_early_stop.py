@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrelay.early_stop import Note, noted
+from pgrelay.early_stop import Note, kept_interrupt, noted
 
 EXAMPLE = str(Path(__file__).parents[1] / "config.example.yaml")
 BOTH = (signal.SIGTERM, signal.SIGINT)
@@ -89,3 +89,13 @@ def test_a_mirror_stopped_before_it_begins_ends_cleanly(tmp_path: Path) -> None:
 def test_other_commands_end_quietly(number: signal.Signals, code: int, command: list[str]) -> None:
     done = signalled(number, *command)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_a_programs_own_handler_stays_and_the_default_one_may_go(note: Note) -> None:
+    with kept_interrupt():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGINT) is note
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with kept_interrupt():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

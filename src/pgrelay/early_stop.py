@@ -1,11 +1,13 @@
-"""A stop that is requested before the command handles signals, while Python still imports its modules.
+"""A stop that is requested before it can be handled, such as while Python imports the command's modules.
 
 By default such a SIGTERM kills the process, a SIGINT prints a traceback, and process 1 of a container ignores
 SIGTERM.
 """
 
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
@@ -38,3 +40,27 @@ def noted() -> Note | None:
     """The Note that handles the signals now; None if something else does."""
     handler = signal.getsignal(signal.SIGTERM)
     return handler if isinstance(handler, Note) else None
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Holds back SIGTERM and SIGINT until the block has ended. They interrupt only the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    note = Note()
+    try:
+        yield
+    finally:
+        note.give_back()
+        if note.number:
+            signal.raise_signal(note.number)
+
+
+@contextmanager
+def kept_interrupt() -> Iterator[None]:
+    """Keeps the program's own handler of SIGINT, if it has one, though the block sets another."""
+    own = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread() and own is not signal.default_int_handler:
+        signal.signal(signal.SIGINT, own)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -15,14 +16,16 @@ from pgrelay.spark.lake.iceberg import IcebergTable
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.versions import HistoryTarget
+from pgrelay.spark.records.changes import Decoder
+from pgrelay.spark.records.json_records import JsonRecords
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
-from tests.spark.handmade_records import Message, Topic, change, changes_of, rows, table
+from tests.spark.handmade_records import Message, Topic, as_read, change, changes_of, rows, table
 
 # Names of columns, views and sides in the plans, and names that SQL must quote.
 AS_OURS = ["ts", "unchanged", "lost", "__deleted", "__missing", "__last", "__absent_0", "__last_0", "__held"]
 AS_OURS += ["__there", "__number", "__content", "__change", "__net", "__rank", "__found", "__was_lsn"]
-TO_QUOTE = ["t", "s", "{rows}", "{versions}", "it's", "a`b", "a.b", "row:ts"]
+TO_QUOTE = ["t", "s", "{rows}", "{versions}", "it's", "a`b", "a.b", "row:ts", "${x}", "${env:HOME}"]
 ID = Column("ts", "int4", key=True, encoding="integer")
 LARGE = [Column(name, "text") for name in [*AS_OURS[1:], *TO_QUOTE]]
 
@@ -88,6 +91,31 @@ def test_a_table_with_our_names_has_a_history(
     )
     ends = found(kept, "__commit_lsn", "__end_lsn")
     assert ends == Counter([(1, "a", 10, 20), (1, "a", 20, 21), (1, "b", 21, 30)])
+
+
+def test_a_thread_reads_such_names_too(spark: SparkSession) -> None:
+    """Java's thread for a new one of Python's has no session, and so none of its settings."""
+    schema = table("app.public.t", ID, *LARGE)
+    records = as_read(spark, "app.public.t", [change("c", 10, after=row(1, "a"))])
+    with ThreadPoolExecutor(1) as pool:
+        changes = pool.submit(JsonRecords(schema, None).changes, records).result()
+    assert [told.corrupt for told in changes.collect()] == [None]
+
+
+def test_a_name_that_the_session_would_replace_a_part_of_is_refused(spark: SparkSession) -> None:
+    schema = table("app.public.t", Column("${env:HOME}", "text"))
+    setting = "spark.sql.variable.substitute"
+    refused = (
+        rf"^app.public.t: .* the name of column '\$\{{env:HOME\}}' for a variable: set {setting} to false"
+    )
+    spark.conf.set(setting, "true")
+    try:
+        with pytest.raises(SetupError, match=refused):
+            pg.read_changes(spark, "127.0.0.1:1", "app.public.t", schema=schema)
+        with pytest.raises(SetupError, match=refused):
+            Decoder().changes(as_read(spark, "app.public.t", []), schema)
+    finally:
+        spark.conf.set(setting, "false")
 
 
 def test_a_column_named_like_one_of_a_history_is_refused(

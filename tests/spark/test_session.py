@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from structlog.testing import capture_logs
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.session import _SECRET, _attach_tables, _with_jars
+from pgrelay.spark.session import _SECRET, _attach_tables, _start_java, _with_jars
 from tests.spark.handmade_records import change, changes_of, rows, table
 from tests.spark.jobs import counted_jobs
 from tests.spark.options import SECRET
@@ -36,6 +37,19 @@ def test_a_running_session_is_reused_with_settings_that_can_still_change(
         assert spark.conf.get(LENGTH) == "1000"
     finally:
         spark.conf.set(LENGTH, str(before))
+
+
+def test_an_interrupt_waits_until_java_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    def start(conf: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        started.append(conf)
+
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", start)
+    with pytest.raises(KeyboardInterrupt):
+        _start_java({}, "local[2]")
+    assert started
 
 
 def test_another_warehouse_or_fixed_option_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,22 +1,29 @@
 """`pgrelay spark-mirror` as users run it: by itself, and with spark-submit on a cluster."""
 
+import logging
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyspark
 import pytest
 import yaml
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
+from pgrelay.early_stop import Note
 from pgrelay.errors import SetupError
+from pgrelay.spark_mirror.run import _asked_to_stop, _leave_failures_to_us
 from tests.docs.pages import blocks
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -148,6 +155,31 @@ def test_spark_submit_runs_it_on_two_workers(
             assert in_lake(spark, mirror, table) == in_postgres(database, table)
         for work in nodes.works:
             assert list(work.glob("app-*/*")), "no executor ran there"
+
+
+def test_a_signal_at_the_start_is_no_error_of_the_call_that_it_interrupts() -> None:
+    """Py4J catches every Exception that ends a call, and takes it for the end of Java's process."""
+    stop, before = threading.Event(), Note()
+    try:
+        with pytest.raises(KeyboardInterrupt), _asked_to_stop(stop), suppress(Exception):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        before.give_back()
+    assert stop.is_set()
+
+
+def test_a_refused_statement_is_logged_by_nobody_else(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger, told = PySparkLogger.getLogger("SQLQueryContextLogger"), list[logging.LogRecord]()
+    monkeypatch.setattr(logger, "handle", told.append)
+    level = logger.level
+    for _ in range(2):
+        with pytest.raises(AnalysisException):
+            spark.sql("ALTER TABLE nowhere ADD COLUMN a INT")
+        _leave_failures_to_us(spark)
+    logger.setLevel(level)
+    assert len(told) == 1  # before it was left to us
 
 
 @pytest.mark.parametrize(

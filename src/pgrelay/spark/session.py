@@ -14,6 +14,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import to_str
 
+from pgrelay.early_stop import held_back, kept_interrupt
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import cause
@@ -49,6 +50,8 @@ _SETTINGS: Final = {
     # A merge has dozens of compiled plans, which the next merge reuses if they are still cached.
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.session.timeZone": "UTC",
+    # A column named ${env:HOME} would be called by what that is, here and in our own statements.
+    "spark.sql.variable.substitute": "false",
     # Keep years before 1582 and after 9999 as they are.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
@@ -129,7 +132,9 @@ def session(
         _refuse_without_jars()
     for key, value in (settings | dict(options or {})).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    # PySpark's handler would call Java in the middle of another call.
+    with kept_interrupt():
+        spark = builder.getOrCreate()
     silence(spark, _CRIES_WOLF)
     _attach_tables(spark, location)
     return spark
@@ -156,7 +161,9 @@ def _start_java(settings: Mapping[str, str], master: str | None) -> None:
     for key, value in settings.items():
         if _SECRET.search(key) is None:
             told.set(key, to_str(value) or "")
-    SparkContext._ensure_initialized(conf=told)
+    # A Java process that has begun, and finds nobody to report to, runs for ever.
+    with held_back():
+        SparkContext._ensure_initialized(conf=told)
 
 
 def _with_jars(jars: list[Path], master: str | None, options: Mapping[str, str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -30,6 +31,9 @@ from pgrelay.status.listening import not_had
 _log = structlog.get_logger(__name__)
 
 _QUERY: Final = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+
+# Where PySpark logs each statement that Spark refuses, even if that is caught.
+_STATEMENTS: Final = "SQLQueryContextLogger"
 
 # They would log a trace of each task and statement that is cut off.
 _TOLD_OF_A_CUT: Final = (
@@ -47,10 +51,6 @@ _LOOK_EVERY_S: Final = 1
 _GRACE_S: Final = 20.0
 
 
-class Stopped(Exception):
-    """A signal came before the mirror began."""
-
-
 def run(config: MirrorConfig, *, once: bool = False) -> None:
     """Mirror until SIGTERM or SIGINT; with `once`, until the targets have what the topics hold by now.
 
@@ -65,7 +65,7 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
             with told_at_start("spark, lake.warehouse"):
                 spark = _session(config)
             _leave_failures_to_us(spark)
-            handle(lambda _number, _frame: stop.set())  # PySpark has replaced our handlers by one of its own
+            handle(lambda _number, _frame: stop.set())
             try:
                 spark.streams.addListener(_listener(spark, config, metrics))
                 upkeep = Upkeep(spark, config.lake)
@@ -78,8 +78,8 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
                 _let_the_listener_finish(spark)
             finally:
                 spark.stop()
-    except (Stopped, KeyboardInterrupt):
-        pass  # PySpark's handler raises the latter while the session is made
+    except KeyboardInterrupt:
+        pass  # a signal came before the mirror began
     _log.info("stopped")
     if once and not done:
         raise Interrupted("stopped before the targets had all that the topics hold: run it again")
@@ -111,6 +111,7 @@ def _session(config: MirrorConfig) -> SparkSession:
 def _leave_failures_to_us(spark: SparkSession) -> None:
     """What a batch raises is logged by neither Py4J nor Spark, with Java's traces: `_follow` reports it."""
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    PySparkLogger.getLogger(_STATEMENTS).setLevel(logging.CRITICAL)
     silence(spark, _QUERY)
 
 
@@ -231,13 +232,13 @@ def _asked_to_stop(stop: threading.Event) -> Iterator[None]:
 
     def leave(number: int, frame: object) -> None:
         stop.set()
-        raise Stopped
+        raise KeyboardInterrupt  # Py4J takes an Exception for a broken connection
 
     earlier = noted()
     handle(leave)
     try:
         if earlier is not None and earlier.number:
-            raise Stopped
+            raise KeyboardInterrupt
         yield
     finally:
         # The exit code is decided, and the defaults would change it.

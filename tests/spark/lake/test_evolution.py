@@ -84,6 +84,13 @@ def test_a_column_name_may_change_its_case(topic: Topic, target: str, using: Usi
     assert found(topic, target, using) == Counter([(1, "N", "n"), (2, "M", "m"), (3, "O", "o")])
 
 
+def test_a_name_is_free_before_it_is_taken_in_another_case(spark: SparkSession, target: str) -> None:
+    known = schema_of("t", [ID, A, REGION, B], [ID, replace(REGION, name="A"), B])
+    table = made(spark, target, "iceberg", known.until((1, 0)), "1, 'x', 7, 'b'")
+    evolve(table, known, (1, 0), live=table.rows)
+    assert rows(table.rows(), "id", "A", "b") == Counter([(1, 7, "b")])
+
+
 @both_formats
 def test_values_are_not_cast_to_a_target_with_other_types(topic: Topic, target: str, using: Using) -> None:
     schema = versions(
@@ -156,6 +163,22 @@ def test_a_column_with_a_dropped_ones_name_survives_a_kill_in_between(
     assert since is not None
     evolve(table, known, since, live=table.rows)
     assert rows(table.rows()) == Counter([(1, "B")])
+
+
+def test_dropped_columns_that_a_history_keeps_make_way_for_their_names(
+    spark: SparkSession, target: str
+) -> None:
+    number = replace(REGION, name="a")
+    told: list[tuple[tuple[int, int], list[Column]]] = [
+        *[((1, 0), [ID, A]), ((101, 1), [ID]), ((101, 3), [ID, number]), ((101, 5), [ID])],  # one transaction
+        *[((101, 7), [ID, A]), ((201, 0), [ID, replace(number, name="A")])],  # one statement
+    ]
+    known = replace(schema_of("t"), versions=tuple(TableVersion(at, tuple(columns)) for at, columns in told))
+    table = made(spark, target, "iceberg", known.until((1, 0)), "1, 'x'")
+    evolve(table, known, (1, 0), live=table.rows, keep_dropped=True)
+    asides = ["a__before_0_65", "a__before_0_65_7", "a__before_0_C9"]
+    assert table.rows().columns == ["id", asides[0], "__commit_lsn", "__seq", *asides[1:], "A"]
+    assert rows(table.rows(), "id", *asides, "A") == Counter([(1, "x", None, None, None)])
 
 
 def test_a_type_change_that_iceberg_lacks_is_refused_while_there_are_rows(

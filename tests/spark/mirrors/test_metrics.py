@@ -11,7 +11,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
+from pgrelay.spark.mirrors import query_state
 from pgrelay.spark.mirrors.batches import Batches
+from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.listener import MirrorListener
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
 from pgrelay.spark.mirrors.query_state import held_since, under_way, under_way_since
@@ -124,6 +126,19 @@ def test_held_seconds_is_that_of_the_oldest_query_until_it_ends(spark: SparkSess
     assert held() == pytest.approx(30, abs=20)
     listener.onQueryTerminated(holding)
     assert held() == 0
+
+
+def test_queries_that_began_long_ago_are_forgotten(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_state, "checkpoints", {})
+    monkeypatch.setattr(query_state, "held_since", {"1": 5.0})
+    monkeypatch.setattr(query_state, "_REMEMBERED", 2)
+    checkpoint = Checkpoint(spark, "lake/_ck")
+    for number in (1, 2, 1, 3, 4):
+        query_state.remember(str(number), checkpoint)
+    assert list(query_state.checkpoints) == ["3", "4"]
+    assert not query_state.held_since
 
 
 def test_queries_started_before_the_listener_are_counted(

@@ -198,7 +198,7 @@ def test_records_of_another_writer_are_corrupt_one_by_one(spark: SparkSession, b
     assert [row.commit_lsn for row in placed.collect()] == [None] * 5 + [10] * beside_ours
 
 
-ODD = ("timestamp", "my col", "a.b", "größe", "order-id", "1e5", "each", "field", "`", "it's", "a\\b", "{x}")
+ODD = ("timestamp", "my col", "a.b", "größe", "order-id", "1e5", "each", "field", "`", "it's", "a\\b", "${x}")
 
 
 @pytest.mark.parametrize("ids", [[], [1], [1, 2]])

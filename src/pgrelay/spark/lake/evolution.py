@@ -92,15 +92,15 @@ def _step(
     for column in earlier.columns:
         if column.name in became:
             _refuse_loss(schema, column, there[became[column.name]], later.position)
-    for old, new in became.items():
-        if old != new:
-            _rename(target, schema, later, old, new)
     present = set(target.rows().columns)
     for name in [column.name for column in earlier.columns if column.name not in became]:
         if name in present and not keep_dropped:
             _refuse_arranged(target, schema, later, name)
             _alter(target, schema, later, name, f"DROP COLUMN {quoted(name)}")
-            present.remove(name)
+    for old, new in became.items():
+        if old != new:
+            _rename(target, schema, later, old, new)
+    present = set(target.rows().columns)
     kept = set(became.values())
     for name, column in there.items():
         kind = column.spark_type
@@ -138,7 +138,7 @@ def _refuse_arranged(target: LakeTable, schema: TableSchema, later: TableVersion
 
 
 def _put_aside(target: LakeTable, schema: TableSchema, earlier: TableVersion, later: TableVersion) -> None:
-    """Rename kept columns, which were dropped earlier, if new columns take their names.
+    """Rename kept columns, which were dropped by now, if new columns take their names.
 
     Else rows in force would have the dropped column's values under the new column's name.
     """
@@ -146,7 +146,7 @@ def _put_aside(target: LakeTable, schema: TableSchema, earlier: TableVersion, la
     was = {new: old for old, new in became.items()}
     rows, had = target.rows(), {column.name for column in earlier.columns}
     # To Spark, names that differ only in case are the same.
-    others = {field.name.lower(): field for field in rows.schema if field.name not in had}
+    others = {field.name.lower(): field for field in rows.schema if field.name not in became}
     for name, kind in ((column.name, column.spark_type) for column in later.columns):
         other = others.get(name.lower())
         if other is None or name in had:
@@ -158,7 +158,10 @@ def _put_aside(target: LakeTable, schema: TableSchema, earlier: TableVersion, la
             same = other.name == name and target.stored(other.dataType) == target.stored(kind)
             in_the_way = not same or _has_values(target, name)
         if in_the_way:
-            aside = f"{other.name}__before_{format_lsn(later.position[0]).replace('/', '_')}"
+            lsn, seq = later.position
+            aside = f"{other.name}__before_{format_lsn(lsn).replace('/', '_')}"
+            if aside.lower() in others:  # by an earlier change of the same transaction
+                aside += f"_{seq}"
             _alter(target, schema, later, name, f"RENAME COLUMN {quoted(other.name)} TO {quoted(aside)}")
 
 

@@ -23,7 +23,7 @@ from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.missing_targets import filled_topics
 from pgrelay.spark.mirrors.query import QuerySource
-from pgrelay.spark.mirrors.query_state import checkpoints, under_way
+from pgrelay.spark.mirrors.query_state import remember, under_way
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
 from pgrelay.spark.mirrors.taken_records import refuse_taken, warn_of_taken
 from pgrelay.spark.mirrors.topic_ids import TopicIds
@@ -233,7 +233,7 @@ def _query(
     if query_name is not None:
         writer = writer.queryName(query_name)
     query = _triggered(writer, trigger or _TRIGGER).start()
-    checkpoints[str(query.id)] = checkpoint
+    remember(str(query.id), checkpoint)
     return query
 
 

@@ -8,8 +8,11 @@ in Java, which metrics must not wait for while a batch hangs.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
+
+_REMEMBERED: Final = 1000  # queries; a process that starts new ones for ever would grow
 
 # By the query's id.
 checkpoints: dict[str, Checkpoint] = {}
@@ -18,6 +21,15 @@ checkpoints: dict[str, Checkpoint] = {}
 held_since: dict[str, float | None] = {}
 # By checkpoint and topic, in seconds since 1970.
 _under_way: dict[tuple[str, str], float] = {}
+
+
+def remember(query: str, checkpoint: Checkpoint) -> None:
+    """Keep a query's checkpoint, and forget the queries that began longest ago."""
+    checkpoints.pop(query, None)
+    checkpoints[query] = checkpoint
+    for oldest in list(checkpoints)[:-_REMEMBERED]:
+        checkpoints.pop(oldest, None)
+        held_since.pop(oldest, None)
 
 
 @contextmanager

@@ -16,6 +16,9 @@ from pgrelay.spark.schemas.schema import TableSchema, require_schema
 
 _JSON: Final = -1  # in place of a schema's id
 
+_VARIABLE: Final = "${"
+_SUBSTITUTE: Final = "spark.sql.variable.substitute"
+
 
 def read_changes(
     spark: SparkSession,
@@ -52,6 +55,7 @@ def read_changes(
         raise SetupError(f"topic={topic!r}: write one topic: another has other columns")
     refuse_other_placeholder(placeholder)
     schema.refuse_clash()
+    _refuse_variables(spark, schema)
     records = read_topics(spark, servers, topic, options=options, streaming=streaming)
     if registry is None:
         return JsonRecords(schema, placeholder).changes(records)
@@ -63,6 +67,19 @@ def refuse_other_placeholder(placeholder: object) -> None:
     if not isinstance(placeholder, bool | None):
         raise SetupError(
             f"placeholder={placeholder!r}: write True if the relay has records.unchanged: placeholder"
+        )
+
+
+def _refuse_variables(spark: SparkSession, schema: TableSchema) -> None:
+    """Raise SetupError if Spark would put the value of a setting, or of the environment, in a column's name.
+
+    It does so wherever a statement has `${...}`, even in quotes, and nothing escapes that.
+    """
+    name = next((name for name in schema.known_names() if _VARIABLE in name), None)
+    if name is not None and spark.conf.get(_SUBSTITUTE, "true") != "false":
+        raise SetupError(
+            f"{schema.topic}: Spark takes a part of the name of column {name!r} for a variable: set "
+            f"{_SUBSTITUTE} to false in the session"
         )
 
 
@@ -78,6 +95,7 @@ class Decoder:
     def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
         """The columns of `read_changes`. Avro is decoded only by the schemas whose ids are in the records."""
         schema.refuse_clash()
+        _refuse_variables(records.sparkSession, schema)
         if self._registry is None:
             return self._of_json(records, schema)
         kind = F.when(_is_json(), _JSON).otherwise(schema_id(F.col("value")))

@@ -22,6 +22,8 @@ JSON_OPTIONS: Final = {"maxNumLen": "200000", "maxStringLen": str(2**31 - 1)}
 def parsed(spark: SparkSession, columns: Iterable[str]) -> list[Expression]:
     """Columns of a select, which serve any number of them. `F.expr` parses its text anew in each."""
     jvm: Any = spark._jvm
+    # The parser heeds the settings of its thread's session, and a thread of a mirror has none by itself.
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     column = jvm.org.apache.spark.sql.classic.ExpressionUtils.column
     parser = spark._jsparkSession.sessionState().sqlParser()
     return [OfExpression(column(parser.parseExpression(text))) for text in columns]
