@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType, TimestampType
 
 from pgrelay.errors import RecordError, SetupError
+from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.latest import DELETED, if_told, keyed_rows
 from pgrelay.spark.lake.lost_values import refuse_lost, why_missing
@@ -55,8 +56,10 @@ class HistoryTarget(Target):
         # Before the table is created: a mirror could not have it.
         if writes and not schema.key:
             raise SetupError(
-                f"{schema.topic}: history needs a key, to know which row a version belongs to: give the "
-                "table a primary key, or use mirror instead of history"
+                f"{schema.topic}: history needs a key, to know which row a version belongs to, and from LSN "
+                f"{format_lsn(schema.latest.position[0])} on there is none: give the table a primary key and "
+                "a REPLICA IDENTITY that has it, and begin above the records without a key (startingOffsets, "
+                "a new target and a new checkpoint); or use mirror instead of history"
             )
         for name in schema.row_type.names:
             if name.lower() in (VALID_FROM, *_ENDS):
