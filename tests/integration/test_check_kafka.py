@@ -174,14 +174,17 @@ async def test_truncates_into_a_compacted_topic_are_a_warning(setup: Setup) -> N
     assert await setup.trouble() == []
 
 
-LARGE = "ALTER TABLE orders ALTER note SET STORAGE EXTERNAL; INSERT INTO orders VALUES (1, repeat('x', 9000))"
+def store_large_value(setup: Setup) -> None:
+    setup.execute("ALTER TABLE orders ALTER note SET STORAGE EXTERNAL")
+    setup.execute("INSERT INTO orders VALUES (1, repeat('x', 9000))")
+    setup.execute("VACUUM orders")
 
 
 async def test_large_values_in_a_compacted_topic_are_a_warning(setup: Setup) -> None:
     setup.sink["topic_config"] = {"cleanup.policy": "compact"}
     setup.publish("FOR TABLE orders WITH (publish = 'insert, update, delete')")
     assert await setup.trouble() == []
-    setup.execute(LARGE)
+    store_large_value(setup)
     finding = only(await setup.trouble())
     assert finding.level == "warning"
     assert finding.what.endswith(f"of tables with large values (TOAST): {setup.prefix}.public.orders")
@@ -194,7 +197,7 @@ async def test_large_values_of_a_partition_are_its_roots(setup: Setup) -> None:
     setup.execute("DROP TABLE orders")
     setup.execute("CREATE TABLE root (id int PRIMARY KEY, note text) PARTITION BY RANGE (id)")
     setup.execute("CREATE TABLE orders PARTITION OF root DEFAULT")
-    setup.execute(LARGE)
+    store_large_value(setup)
     setup.sink["topic_config"] = {"cleanup.policy": "compact"}
     setup.publish(
         "FOR TABLE root WITH (publish = 'insert, update, delete', publish_via_partition_root = true)"
