@@ -20,6 +20,10 @@ _NO_JAVA: Final = (
     "spark.driver.memory in spark.options"
 )
 
+# What calls say after Spark has given up the master, which it tells only in its own log.
+_STOPPED: Final = "stopped SparkContext"
+_NO_MASTER: Final = "Spark has ended at its start: its own line above says why; check spark.master"
+
 
 @contextmanager
 def told_at_start(of: str) -> Iterator[None]:
@@ -30,6 +34,8 @@ def told_at_start(of: str) -> Iterator[None]:
     except PgrelayError as error:
         if isinstance(error.__cause__, IllegalArgumentException):
             raise SetupError(str(error).replace(f"{_REFUSED}: ", "")) from error
+        if _STOPPED in str(error):
+            raise PgrelayError(_NO_MASTER) from error
         raise
     except PySparkException as error:  # from Python's side
         told = _NO_JAVA if error.getCondition() == "JAVA_GATEWAY_EXITED" else f"{of}: {reason(error)}"
