@@ -132,8 +132,7 @@ def session(
         _refuse_without_jars()
     for key, value in (settings | dict(options or {})).items():
         builder = builder.config(key, value)
-    # PySpark's handler would call Java in the middle of another call.
-    with kept_interrupt():
+    with kept_interrupt():  # PySpark's handler would call Java in the middle of another call
         spark = builder.getOrCreate()
     silence(spark, _CRIES_WOLF)
     _attach_tables(spark, location)
