@@ -52,7 +52,7 @@ RELAY_TESTS := $(RELAYED:%=tests/integration/test_%.py) \
 # Without build isolation, so that the guard can tell which mypyc compiled it.
 BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 COMPILED_PIP := $(COMPILED)/bin/pip --quiet --disable-pip-version-check
-$(COMPILED)/.installed: pyproject.toml setup.py README.md LICENSE $(shell find src/pgrelay -type f -not -name '*.pyc')
+$(COMPILED)/.installed: pyproject.toml setup.py README.md LICENSE config.example.yaml $(shell find src/pgrelay -type f -not -name '*.pyc')
 	$(PYTHON) -m venv --clear $(COMPILED)
 	$(COMPILED)/bin/python -c '$(BUILD_REQUIRES)' | $(COMPILED_PIP) install build --requirement /dev/stdin
 	$(COMPILED)/bin/python -m build --no-isolation --outdir $(COMPILED)/dist .

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrelay.early_stop import Note, kept_interrupt, noted
+from pgrelay.early_stop import Note, held_back, kept_interrupt, noted
 
 EXAMPLE = str(Path(__file__).parents[1] / "config.example.yaml")
 BOTH = (signal.SIGTERM, signal.SIGINT)
@@ -50,6 +50,22 @@ def test_the_first_signal_is_noted(note: Note, number: signal.Signals) -> None:
     signal.raise_signal(number)
     signal.raise_signal(signal.SIGINT)
     assert note.number == number
+
+
+def test_a_signal_is_held_back_until_the_block_has_ended_but_not_a_second_one() -> None:
+    reached: list[str] = []
+
+    def signalled_in_it(times: int) -> None:
+        with held_back():
+            for number in range(times):
+                signal.raise_signal(signal.SIGINT)
+                reached.append(f"after {number + 1} of {times}")
+
+    for times in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            signalled_in_it(times)
+    assert reached == ["after 1 of 1", "after 1 of 2"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_signal_handlers_are_restored() -> None:

@@ -27,7 +27,20 @@ class Note:
     def give_back(self) -> None:
         """Restore the signals' earlier handlers."""
         for number, action in self._before.items():
-            signal.signal(number, action)
+            if action is not None:  # set by something other than Python
+                signal.signal(number, action)
+
+
+class _Hold(Note):
+    """Also lets the second signal through: whoever sends it does not want to wait."""
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.number == 0:
+            self.number = number
+            return
+        self.number = 0
+        self.give_back()
+        signal.raise_signal(number)
 
 
 def handle(action: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
@@ -44,23 +57,29 @@ def noted() -> Note | None:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Holds back SIGTERM and SIGINT until the block has ended. They interrupt only the main thread."""
+    """Holds back a SIGTERM or SIGINT until the block has ended, but not a second one.
+
+    They interrupt only the main thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    note = Note()
+    hold = _Hold()
     try:
         yield
     finally:
-        note.give_back()
-        if note.number:
-            signal.raise_signal(note.number)
+        hold.give_back()
+        if hold.number:
+            signal.raise_signal(hold.number)
 
 
 @contextmanager
 def kept_interrupt() -> Iterator[None]:
     """Keeps the program's own handler of SIGINT, if it has one, though the block sets another."""
     own = signal.getsignal(signal.SIGINT)
-    yield
-    if threading.current_thread() is threading.main_thread() and own is not signal.default_int_handler:
-        signal.signal(signal.SIGINT, own)
+    try:
+        yield
+    finally:
+        ours = threading.current_thread() is threading.main_thread()
+        if ours and own is not None and own is not signal.default_int_handler:
+            signal.signal(signal.SIGINT, own)

@@ -8,10 +8,10 @@ from pgrelay.config.option_files import unreadable
 
 
 def test_readable_files_and_folders_are_accepted(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").touch()
+    (tmp_path / "crl.pem").touch()
     options = {
-        "ssl.ca.location": str(tmp_path / "ca.pem"),
-        "ssl.crl.location": str(tmp_path),
+        "ssl.ca.location": str(tmp_path),
+        "ssl.crl.location": str(tmp_path / "crl.pem"),
         "ssl.key.location": "probe",
         "client.id": "/nowhere",
     }
@@ -30,6 +30,8 @@ def test_an_unreadable_file_is_named(path: str, why: str) -> None:
     assert unreadable({"client.id": "x", "ssl.ca.location": path}) == f"ssl.ca.location: {path}: {why}"
 
 
-@pytest.mark.parametrize("name", ["ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"])
+@pytest.mark.parametrize(
+    "name", ["ssl.certificate.location", "ssl.crl.location", "ssl.key.location", "ssl.keystore.location"]
+)
 def test_a_folder_in_place_of_a_file_is_named(name: str, tmp_path: Path) -> None:
     assert unreadable({name: str(tmp_path)}) == f"{name}: {tmp_path}: Is a directory"

@@ -84,7 +84,7 @@ def test_a_file_that_java_can_not_read_is_a_pgrelay_error(spark: SparkSession, t
 
 def test_a_master_that_spark_gave_up_is_named() -> None:
     told = "spark: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
-    refused = r"its own line above says why; check spark\.master$"
+    refused = r"its own line above says why; at the start, check spark\.master$"
     with pytest.raises(PgrelayError, match=refused), told_at_start("spark"):
         raise PgrelayError(told)
 

@@ -12,7 +12,11 @@ from pgrelay.config.model import Config
 def without_defaults(shown: Mapping[str, Any]) -> dict[str, Any]:
     """Of a configuration as `Config.masked` gives it: the keys whose value is not the default."""
     told: dict[str, Any] = {}
-    for section, field in Config.model_fields.items():
+    for section, values in shown.items():
+        field = Config.model_fields.get(section)
+        if field is None:  # of another version of pgrelay
+            told[section] = values
+            continue
         assert isinstance(field.annotation, type)
         assert issubclass(field.annotation, BaseModel)
         defaults = {
@@ -20,7 +24,9 @@ def without_defaults(shown: Mapping[str, Any]) -> dict[str, Any]:
             for name, key in field.annotation.model_fields.items()
             if not key.is_required()
         }
-        keys = shown.get(section, {}).items()
-        if kept := {name: value for name, value in keys if name not in defaults or value != defaults[name]}:
+        kept = {
+            name: value for name, value in values.items() if name not in defaults or value != defaults[name]
+        }
+        if kept:
             told[section] = kept
     return told

@@ -5,8 +5,8 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-# The authorities' certificates and their revocations can be a folder of files.
-_FILES: Final = frozenset({"ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"})
+# Only the authorities' certificates can be a folder of files.
+_FILES: Final = frozenset(f"ssl.{name}.location" for name in ("certificate", "crl", "key", "keystore"))
 
 
 def unreadable(options: Mapping[str, str]) -> str | None:

@@ -20,9 +20,9 @@ _NO_JAVA: Final = (
     "spark.driver.memory in spark.options"
 )
 
-# What calls say after Spark has given up the master, which it tells only in its own log.
+# What calls say after Spark has given up, such as a master, which it tells only in its own log.
 _STOPPED: Final = "stopped SparkContext"
-_NO_MASTER: Final = "Spark has ended at its start: its own line above says why; check spark.master"
+_GIVEN_UP: Final = "Spark has ended by itself: its own line above says why; at the start, check spark.master"
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def told_at_start(of: str) -> Iterator[None]:
         if isinstance(error.__cause__, IllegalArgumentException):
             raise SetupError(str(error).replace(f"{_REFUSED}: ", "")) from error
         if _STOPPED in str(error):
-            raise PgrelayError(_NO_MASTER) from error
+            raise PgrelayError(_GIVEN_UP) from error
         raise
     except PySparkException as error:  # from Python's side
         told = _NO_JAVA if error.getCondition() == "JAVA_GATEWAY_EXITED" else f"{of}: {reason(error)}"
