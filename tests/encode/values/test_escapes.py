@@ -12,7 +12,7 @@ from pgrelay.encode.values.escapes import escaped, write_escaped
 # The bytes that must be escaped, and those that differ from them by one bit or by one.
 NEAR = bytes(bit ^ byte for byte in b'"\\\x1f\x20' for bit in (0, 1, 2, 4, 8, 16, 32, 64, 128)) + b"\x00!#[]"
 
-TEXT = st.text(st.one_of(st.characters(), st.sampled_from('"\\\n\t\x00\x1f /')))
+TEXT = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from('"\\\n\t\x00\x1f /')))
 
 
 def written(before: bytes, value: bytes, behind: bytes) -> bytes:
