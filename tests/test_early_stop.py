@@ -43,6 +43,14 @@ def note() -> Iterator[Note]:
     note.give_back()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Another test of this process may have left SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("number", BOTH)
 def test_the_first_signal_is_noted(note: Note, number: signal.Signals) -> None:
     assert noted() is note
@@ -52,6 +60,7 @@ def test_the_first_signal_is_noted(note: Note, number: signal.Signals) -> None:
     assert note.number == number
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_signal_is_held_back_until_the_block_has_ended_but_not_a_second_one() -> None:
     reached: list[str] = []
 

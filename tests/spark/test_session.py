@@ -47,8 +47,13 @@ def test_an_interrupt_waits_until_java_has_started(monkeypatch: pytest.MonkeyPat
         started.append(conf)
 
     monkeypatch.setattr(SparkContext, "_ensure_initialized", start)
-    with pytest.raises(KeyboardInterrupt):
-        _start_java({}, "local[2]")
+    # A mirror that ended in this process has left signals ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _start_java({}, "local[2]")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert started
 
 
