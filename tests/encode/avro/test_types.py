@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pgrelay.encode import oids
-from pgrelay.encode.avro.types import Schema, avro_type, from_binary, whole_converter
+from pgrelay.encode.avro.kinds import whole_converter
+from pgrelay.encode.avro.types import Schema, avro_type, from_binary
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
 from pgrelay.encode.values.floats import float4_text
 from tests.encode.decoded_avro import whole_value

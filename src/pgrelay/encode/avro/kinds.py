@@ -55,6 +55,17 @@ def write_body(
         writer.write(convert(data[start:end]))
 
 
+def whole_converter(encoding: Encoding) -> Converter:
+    """A converter to the whole body, whatever the kind."""
+
+    def convert(value: bytes) -> bytes:
+        writer = BytesWriter()
+        write_body(writer, encoding.kind, encoding.convert, value, 0, len(value))
+        return writer.getvalue()
+
+    return convert if encoding.convert is None else encoding.convert
+
+
 class AvroElement(Element):
     """Elements of an array in Avro, each null or in this encoding."""
 

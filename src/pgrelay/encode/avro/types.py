@@ -31,7 +31,16 @@ from typing import Any, Final
 from pgrelay.encode import oids
 from pgrelay.encode.avro import values
 from pgrelay.encode.avro.body import sized
-from pgrelay.encode.avro.kinds import DAYS, DOUBLE, MICROS, SIZED, UNSCALED, WHOLE, AvroElement
+from pgrelay.encode.avro.kinds import (
+    DAYS,
+    DOUBLE,
+    MICROS,
+    SIZED,
+    UNSCALED,
+    WHOLE,
+    AvroElement,
+    whole_converter,
+)
 from pgrelay.encode.binary.sets import array_decoder, hstore_decoder
 from pgrelay.encode.binary.values import same_text, text_decoder
 from pgrelay.encode.types import CONVERT, TRUTH, ColumnType, Converter, Encoding, Encodings
@@ -98,11 +107,6 @@ def from_binary(column: ColumnType, choices: Encodings, dimensions: int = 1) -> 
     return replace(of_text, kind=CONVERT, convert=_through_text(decode, whole_converter(of_text)))
 
 
-def whole_converter(of: AvroType) -> Converter:
-    """A converter to the whole body, whatever the kind."""
-    return of.convert or _WHOLE[of.kind]
-
-
 def _through_text(decode: Converter, convert: Converter) -> Converter:
     return lambda value: convert(decode(value))
 
@@ -135,7 +139,7 @@ def _numeric(typmod: int, choices: Encodings) -> AvroType:
     precision = precision - scale if scale < 0 else max(precision, scale)
     scale = max(scale, 0)
     schema = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
-    return AvroType(UNSCALED + scale, f"decimal({precision},{scale})", values.decimal(scale), schema)
+    return AvroType(UNSCALED + scale, f"decimal({precision},{scale})", schema=schema)
 
 
 def _logical(primitive: str, name: str, convert: Converter | None, kind: int = CONVERT) -> AvroType:
@@ -159,16 +163,6 @@ def _single_byte(value: bytes) -> bytes:
 def _bytea(value: bytes) -> bytes:
     return sized(bytea(value))
 
-
-# The converters for kinds other than CONVERT.
-_WHOLE: Final[dict[int, Converter]] = {
-    SIZED: sized,
-    WHOLE: values.whole,
-    DAYS: values.date,
-    MICROS: values.timestamp,
-    DOUBLE: values.double,
-    TRUTH: values.boolean,
-}
 
 _FIXED: Final[dict[int, AvroType]] = {
     oids.BOOL: AvroType(TRUTH, "boolean", schema="boolean"),

@@ -15,7 +15,7 @@ from pgrelay.encode.avro.body import long, sized
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import Converter
 from pgrelay.encode.values.civil import DAY_US
-from pgrelay.encode.values.digits import MINUS, SAFE, few_decimals, integer
+from pgrelay.encode.values.digits import MINUS, SAFE, few_decimals
 from pgrelay.encode.values.marks import Marks
 from pgrelay.encode.values.numbers import NOT_FINITE, integer_bytes, is_number, unscaled
 from pgrelay.encode.values.temporal import day_micros, days, is_infinite, micros, utc_day_micros
@@ -46,20 +46,8 @@ def boolean(value: bytes) -> bytes:
     raise refusal(value, "a boolean as Postgres prints one")
 
 
-def whole(value: bytes) -> bytes:
-    """An int or long."""
-    return long(integer(value, 0, len(value)))
-
-
-def double(value: bytes) -> bytes:
-    """The double that is nearest to the decimal."""
-    writer = BytesWriter()
-    write_double(writer, value, 0, len(value))
-    return writer.getvalue()
-
-
 def write_double(writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
-    """Append `double` of `data[start:end]`."""
+    """Append the double that is nearest to the decimal in `data[start:end]`."""
     found = _nearest(data, start, end)
     if math.isinf(found) and data[start:end] not in NOT_FINITE:
         raise refusal(data[start:end], "a number that a double holds")
@@ -114,25 +102,15 @@ def _off_the_middle(value: bytes, found: float) -> float:
     return math.nextafter(found, math.inf if exact > rounded else -math.inf)
 
 
-def date(value: bytes) -> bytes:
-    """Days since 1970-01-01."""
-    return long(epoch_days(value, 0, len(value)))
-
-
 def epoch_days(data: bytes, start: i64, end: i64) -> i64:
-    """What `date` writes of `data[start:end]`."""
+    """Days since 1970-01-01, of the date in `data[start:end]`."""
     if is_infinite(data, start, end):
         raise refusal(data[start:end], "a date that Avro's logical type holds")
     return days(data, start, end)
 
 
-def timestamp(value: bytes) -> bytes:
-    """Microseconds since 1970-01-01 00:00."""
-    return long(epoch_micros(value, 0, len(value)))
-
-
 def epoch_micros(data: bytes, start: i64, end: i64) -> i64:
-    """What `timestamp` writes of `data[start:end]`."""
+    """Microseconds since 1970-01-01 00:00, of the timestamp in `data[start:end]`."""
     if is_infinite(data, start, end):
         raise refusal(data[start:end], "a timestamp that Avro's logical type holds")
     found = micros(data, start, end)
