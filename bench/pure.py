@@ -56,11 +56,24 @@ _ARRAYS = (
     (1009, b'{new,paid,"at the back door"}'),
     (1007, b"{1,20,300,4711,47110}"),
 )
+# The same row with source.binary: true; the numeric is two digits in base 10,000.
+_BINARY = (
+    (20, pack("!q", 123456)),
+    (23, pack("!i", 42)),
+    *_ORDER[2:4],
+    (1700, pack("!hhHHhh", 2, 0, 0, 2, 1234, 5000)),
+    (23, pack("!i", 3)),
+    (16, b"\1"),
+    (1184, pack("!q", 848_501_642_343_135)),
+    (1082, pack("!i", 9_820)),
+    (2950, bytes.fromhex("8f14e45fceea467fa9a15e6c0b6d1c11")),
+    _ORDER[10],
+)
 _Columns = tuple[tuple[int, bytes | None], ...]
 
 
-def _tuple(columns: _Columns) -> bytes:
-    values = (b"n" if value is None else b"t" + pack("!i", len(value)) + value for _, value in columns)
+def _tuple(columns: _Columns, kind: bytes = b"t") -> bytes:
+    values = (b"n" if value is None else kind + pack("!i", len(value)) + value for _, value in columns)
     return pack("!h", len(columns)) + b"".join(values)
 
 
@@ -73,6 +86,7 @@ SHAPES: dict[str, tuple[_Columns, bytes, bytes]] = {
         b"U",
         b"N" + pack("!h", 12) + _tuple(_ORDER)[2:] + b"u",
     ),
+    "binary": (_ORDER, b"I", b"N" + _tuple(_BINARY, b"b")),
     "delete": (_ORDER, b"D", b"K" + _tuple(_KEY)),
     "wide": (_WIDE, b"I", b"N" + _tuple(_WIDE)),
     "tiny": (_ORDER[:2], b"I", b"N" + _tuple(_ORDER[:2])),

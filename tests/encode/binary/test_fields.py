@@ -13,13 +13,13 @@ from pgrelay.encode.binary import fields
 @pytest.mark.parametrize(
     ("read", "layout", "value"),
     [
-        (fields.i16, ">h", -2),
-        (fields.u16, ">H", 65_535),
-        (fields.i32, ">i", -(2**31)),
-        (fields.u32, ">I", 2**32 - 1),
-        (fields.i64, ">q", -(2**63)),
-        (fields.f32, ">f", 1.5),
-        (fields.f64, ">d", -0.1),
+        (fields.int16, ">h", -2),
+        (fields.uint16, ">H", 65_535),
+        (fields.int32, ">i", -(2**31)),
+        (fields.uint32, ">I", 2**32 - 1),
+        (fields.int64, ">q", -(2**63)),
+        (fields.float32, ">f", 1.5),
+        (fields.float64, ">d", -0.1),
     ],
 )
 def test_a_number_past_the_end_is_refused(

@@ -81,7 +81,7 @@ class TestNumeric:
         ("sent", "error"),
         [
             ("", "the value ends at byte 0"),
-            ("0001 0000 0000 0000", "the value ends at byte 8"),
+            ("0001 0000 0000 0000", "has 8 bytes where its binary form has 10"),
             ("0001 0000 0000 0000 0001 0002", "has 12 bytes where its binary form has 10"),
             ("0001 0000 0001 0000 0001", "the sign 0x0001"),
             ("0001 0000 0000 0000 2710", "the digit 10000"),

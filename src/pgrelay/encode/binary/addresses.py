@@ -2,11 +2,17 @@
 
 from typing import Final
 
+from librt.strings import BytesWriter
+from mypy_extensions import i64, u8
+
 from pgrelay.encode.binary.fields import sized, take
 
 # Families as ``src/include/utils/inet.h`` numbers them: IPv6 is the server's AF_INET + 1.
 _IPV4: Final = 2
 _IPV6: Final = 3
+
+_HEX: Final = b"0123456789abcdef"
+_DASH: Final[u8] = ord("-")
 
 
 def inet_text(value: bytes) -> bytes:
@@ -37,8 +43,15 @@ def macaddr8_text(value: bytes) -> bytes:
 
 def uuid_text(value: bytes) -> bytes:
     """``a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11``."""
-    digits = sized(value, 16).hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}".encode()
+    sized(value, 16)
+    writer = BytesWriter()
+    for index in range(16):
+        if index == 4 or index == 6 or index == 8 or index == 10:
+            writer.append(_DASH)
+        byte: i64 = value[index]
+        writer.append(u8(_HEX[byte >> 4]))
+        writer.append(u8(_HEX[byte & 15]))
+    return writer.getvalue()
 
 
 def _ipv4(address: bytes) -> bytes:

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from pgrelay.encode.binary.fields import at_end, count, i32, take
+from pgrelay.encode.binary.fields import at_end, count, int32, take
 from pgrelay.encode.types import Converter
 
 # Flags of ``src/include/utils/rangetypes.h``.
@@ -51,7 +51,7 @@ def multirange_decoder(of: Converter) -> Converter:
         at = 4
         ranges: list[bytes] = []
         for _ in range(count(value, 0)):
-            size = i32(value, at)
+            size = int32(value, at)
             ranges.append(of(take(value, at + 4, size)))
             at += 4 + size
         at_end(value, at)
@@ -62,7 +62,7 @@ def multirange_decoder(of: Converter) -> Converter:
 
 def _bound(value: bytes, at: int, subtype: Converter) -> tuple[bytes, int]:
     """The text of the bound at that index, and the index after it."""
-    size = i32(value, at)
+    size = int32(value, at)
     text = subtype(take(value, at + 4, size))
     if not text or _QUOTE_FOR(text) is not None:
         text = b'"' + text.replace(b"\\", b"\\\\").replace(b'"', b'""') + b'"'

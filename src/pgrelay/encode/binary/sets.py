@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pgrelay.encode.binary.fields import at_end, count, i16, i32, i64, take, u16, u32
+from pgrelay.encode.binary.fields import at_end, count, int16, int32, int64, take, uint16, uint32
 from pgrelay.encode.types import Converter
 from pgrelay.encode.values.arrays import MAX_DIMENSIONS, check_dimensions
 from pgrelay.encode.values.hstore import joined
@@ -25,7 +25,7 @@ def array_decoder(element: Converter, marks: Marks = JSON_ARRAY, dimensions: int
             raise ValueError(f"an array has {found} dimensions")
         if dimensions and found:
             check_dimensions(found, dimensions)
-        lengths = [i32(value, 12 + 8 * d) for d in range(found)]
+        lengths = [int32(value, 12 + 8 * d) for d in range(found)]
         if any(length < 1 for length in lengths):
             raise ValueError(f"an array has dimensions of {lengths} elements")
         at = 12 + 8 * found
@@ -56,7 +56,7 @@ def _write_dimension(
         if dimension + 1 < len(lengths):
             at = _write_dimension(value, at, lengths, dimension + 1, element, marks, out)
         else:
-            size = i32(value, at)
+            size = int32(value, at)
             at += 4
             out.append(marks.null if size == -1 else element(take(value, at, size)))
             at += max(size, 0)
@@ -75,10 +75,10 @@ def hstore_decoder(string: Converter, item: Converter | None = None, marks: Mark
         at = 4
         members: list[bytes] = []
         for _ in range(count(value, 0)):
-            size = i32(value, at)
+            size = int32(value, at)
             key = take(value, at + 4, size)
             at += 4 + size
-            size = i32(value, at)
+            size = int32(value, at)
             written = marks.null if size == -1 else convert_item(take(value, at + 4, size))
             at += 4 + max(size, 0)
             members.append(string(key) + marks.colon + written)
@@ -102,15 +102,15 @@ def _vector(value: bytes, size: int) -> bytes:
     number = count(value, 12)
     at_end(value, 20 + number * (4 + size))
     starts = [24 + i * (4 + size) for i in range(number)]
-    return b" ".join([b"%d" % (i16(value, at) if size == 2 else u32(value, at)) for at in starts])
+    return b" ".join([b"%d" % (int16(value, at) if size == 2 else uint32(value, at)) for at in starts])
 
 
 def snapshot_text(value: bytes) -> bytes:
     """pg_snapshot: Int32 n, Int64 xmin, Int64 xmax, n Int64 xids; printed as ``10:20:10,14,15``."""
     number = count(value, 0)
     at_end(value, 20 + 8 * number)
-    running = b",".join([b"%d" % i64(value, 20 + 8 * i) for i in range(number)])
-    return b"%d:%d:%b" % (i64(value, 4), i64(value, 12), running)
+    running = b",".join([b"%d" % int64(value, 20 + 8 * i) for i in range(number)])
+    return b"%d:%d:%b" % (int64(value, 4), int64(value, 12), running)
 
 
 def tsvector_text(value: bytes) -> bytes:
@@ -124,10 +124,10 @@ def tsvector_text(value: bytes) -> bytes:
         if end < 0:
             raise ValueError(f"a tsvector's lexeme at byte {at} has no end")
         text = b"'" + value[at:end].replace(b"\\", b"\\\\").replace(b"'", b"''") + b"'"
-        positions = u16(value, end + 1)
+        positions = uint16(value, end + 1)
         at = end + 3
         if positions:
-            text += b":" + b",".join([_position(u16(value, at + 2 * i)) for i in range(positions)])
+            text += b":" + b",".join([_position(uint16(value, at + 2 * i)) for i in range(positions)])
         at += 2 * positions
         lexemes.append(text)
     at_end(value, at)

@@ -1,6 +1,6 @@
 """Postgres's text for geometric types in binary: doubles, as ``geo_ops.c`` sends and prints them."""
 
-from pgrelay.encode.binary.fields import at_end, count, f64, sized
+from pgrelay.encode.binary.fields import at_end, count, float64, sized
 from pgrelay.encode.values.floats import float8_text
 
 
@@ -51,4 +51,4 @@ def _points(value: bytes, at: int, number: int) -> bytes:
 
 
 def _doubles(value: bytes, at: int, number: int) -> bytes:
-    return b",".join([float8_text(f64(value, at + 8 * i)) for i in range(number)])
+    return b",".join([float8_text(float64(value, at + 8 * i)) for i in range(number)])

@@ -15,7 +15,7 @@ from typing import Final
 
 from pgrelay.encode import oids
 from pgrelay.encode.binary.addresses import inet_text, macaddr8_text, macaddr_text, uuid_text
-from pgrelay.encode.binary.fields import sized, u16, u32
+from pgrelay.encode.binary.fields import sized, uint16, uint32
 from pgrelay.encode.binary.numbers import (
     bits_text,
     double_text,
@@ -139,12 +139,12 @@ def single_byte_text(value: bytes) -> bytes:
 
 def tid_text(value: bytes) -> bytes:
     """Int32 block, Int16 offset: ``(0,1)``."""
-    return b"(%d,%d)" % (u32(sized(value, 6), 0), u16(value, 4))
+    return b"(%d,%d)" % (uint32(sized(value, 6), 0), uint16(value, 4))
 
 
 def pg_lsn_text(value: bytes) -> bytes:
     """Int64: ``16/B374D848``."""
-    return b"%X/%X" % (u32(sized(value, 8), 0), u32(value, 4))
+    return b"%X/%X" % (uint32(sized(value, 8), 0), uint32(value, 4))
 
 
 def versioned_text(value: bytes) -> bytes:

@@ -28,7 +28,7 @@ def days_from_civil(year: i64, month: i64, day: i64) -> int:
     )
 
 
-def civil_from_days(days: int) -> tuple[int, int, int]:
+def civil_from_days(days: i64) -> tuple[i64, i64, i64]:
     """The year, month and day that many days after 1970-01-01."""
     days += _EPOCH
     era = days // _DAYS_OF_ERA

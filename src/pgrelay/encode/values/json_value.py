@@ -6,7 +6,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Converter, Encoding
+from pgrelay.encode.types import CONVERT, FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Converter, Encoding
 from pgrelay.encode.values.arrays import Element
 from pgrelay.encode.values.escapes import escaped, write_escaped
 from pgrelay.encode.values.numbers import write_json_number
@@ -63,12 +63,12 @@ class JsonElement(Element):
 
 def whole_converter(encoding: Encoding) -> Converter:
     """A converter to the whole JSON value, whatever the kind of encoding."""
-    if encoding.convert is not None:
+    if encoding.kind == CONVERT and encoding.convert is not None:
         return encoding.convert
 
     def convert(value: bytes) -> bytes:
         writer = BytesWriter()
-        write_value(writer, encoding.kind, None, value, 0, len(value))
+        write_value(writer, encoding.kind, encoding.convert, value, 0, len(value))
         return writer.getvalue()
 
     return convert

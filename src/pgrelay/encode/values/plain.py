@@ -42,3 +42,10 @@ def write_number(writer: BytesWriter, number: i64) -> None:
     if number >= 10:
         write_number(writer, number // 10)
     writer.append(u8(_ZERO + number % 10))
+
+
+def write_digits(writer: BytesWriter, number: i64, size: i64) -> None:
+    """Append the last `size` decimal digits of a number that is not negative."""
+    if size > 1:
+        write_digits(writer, number // 10, size - 1)
+    writer.append(u8(_ZERO + number % 10))
