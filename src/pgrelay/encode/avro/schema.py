@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pgrelay.encode.avro.kinds import Schema
 from pgrelay.encode.avro.names import dotted, legal, shown
 from pgrelay.encode.avro.plan import AvroColumn, AvroPlan
-from pgrelay.encode.avro.types import Schema
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.topics import Topics
 from pgrelay.wire.pgoutput import Relation
