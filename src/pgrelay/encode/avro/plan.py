@@ -70,9 +70,7 @@ def names_in_avro(schema: str, table: str) -> bytes:
 
 
 class AvroPlan(Plan):
-    """`fields` are the columns that are not dropped, `nulls` is a row with every field null, `namespace` is
-    that of the relation's schemas.
-    """
+    """`fields` are the columns that are not dropped, `namespace` is that of the relation's schemas."""
 
     def __init__(
         self, relation: Relation, facts: RelationFacts, topic: str, options: RecordOptions, namespace: str
@@ -82,7 +80,6 @@ class AvroPlan(Plan):
         # All columns are of this class, by `column_plan`.
         columns = (column for column in self.columns if isinstance(column, AvroColumn))
         self.fields: list[AvroColumn] = [column for column in columns if not column.dropped]
-        self.nulls: bytes = NULL * len(self.fields)
         self.source_names = names_in_avro(relation.namespace, relation.name)
         self._in_json: Plan | None = None
 
