@@ -9,7 +9,6 @@ from typing import Any, Final
 import pytest
 
 from pgrelay.encode.types import QUOTED, TEXT, ColumnType, Encodings, builtin_type
-from pgrelay.encode.values.json_value import whole_converter
 from pgrelay.encode.values.text import text_encoding
 from tests.docs.pages import pages
 from tests.encode.json_values import numeric_typmod
@@ -84,7 +83,7 @@ LINES: Final = list(lines())
 def test_each_type_is_written_as_its_line_says(line: Line) -> None:
     encoding = text_encoding(line.of, line.choices)
     assert line.encoding in ("", encoding.name)
-    assert whole_converter(encoding)(line.printed.encode()).decode() == line.json
+    assert encoding.written(line.printed.encode()).decode() == line.json
 
 
 def test_a_type_without_a_line_is_postgress_text_under_every_setting() -> None:

@@ -5,7 +5,6 @@ from typing import Final, Literal
 
 from pgrelay.encode.binary.values import binary_encoding
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
-from pgrelay.encode.values.json_value import whole_converter
 from pgrelay.encode.values.text import text_encoding
 
 DEFAULTS: Final = Encodings()
@@ -31,14 +30,14 @@ def built_in(oid: int, typmod: int = -1) -> ColumnType:
 
 def from_text(column: ColumnType, value: bytes, choices: Encodings = DEFAULTS) -> bytes:
     """The JSON of a value that came as text."""
-    return whole_converter(text_encoding(column, choices))(value)
+    return text_encoding(column, choices).written(value)
 
 
 def from_binary(column: ColumnType, value: bytes, choices: Encodings = DEFAULTS) -> bytes:
     """The JSON of a value that came in binary, whose form must be known."""
     encoding = binary_encoding(column, choices)
     assert encoding is not None
-    return whole_converter(encoding)(value)
+    return encoding.written(value)
 
 
 def numeric_typmod(precision: int, scale: int) -> int:

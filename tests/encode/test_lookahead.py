@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 import pytest
 
@@ -166,6 +166,17 @@ def test_a_tables_error_waits_for_its_turn() -> None:
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
     assert len(encoder.need.ahead) == TABLES - 2
+
+
+@pytest.mark.parametrize("form", ["json", "avro"])
+def test_a_column_that_the_flat_envelope_refuses_waits_for_its_turn(form: Literal["json", "avro"]) -> None:
+    encoder = encoder_of(replace(OPTIONS, format=form, envelope="flat"))
+    encoder.feed(transaction(*first_rows()[:2], relation(1, column="__op"), build.insert(101, ["1"])))
+    encoder.encode(NOW)
+    encoder.learn(NO_FACTS, [NO_FACTS])
+    encoder.encode(NOW)
+    assert isinstance(encoder.need, Announcement)
+    assert encoder.need.ahead == ()
 
 
 def test_under_full_facts_learnt_ahead_are_used_once() -> None:

@@ -114,7 +114,7 @@ def test_an_unknown_type_is_taken_as_text() -> None:
     """It was dropped since, together with the column."""
     (gone,) = plan(column("gone", type_oid=MOOD, typmod=7)).columns
     assert gone.type == ColumnType(MOOD, "unknown", 7, sends=False)
-    assert (gone.kind, gone.encoding, gone.binary) == (types.TEXT, "string", None)
+    assert (gone.text.kind, gone.encoding, gone.binary) == (types.TEXT, "string", None)
 
 
 def test_a_domain_is_encoded_as_its_base_type() -> None:
@@ -139,8 +139,8 @@ def test_the_settings_decide_the_encoding() -> None:
 
 def test_a_column_has_its_json_member_names_ready() -> None:
     (made,) = plan(column('a"b')).columns
-    assert made.member == b'"a\\"b":'
-    assert made.member_null == b'"a\\"b":null,'
+    assert made.member == b',"a\\"b":'
+    assert made.member_null == b',"a\\"b":null'
     assert made.table == "public.orders"
 
 

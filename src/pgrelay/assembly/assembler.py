@@ -220,28 +220,28 @@ class Assembler:
         """Everything that begins, ends or cuts a transaction; rare compared with changes."""
         message = self._parse(frame)
         self.server_lsn = max(self.server_lsn, frame_lsn(frame))
-        inside = self._plain is not None or self._segment is not None or self._preparing is not None
+        if self._plain is not None and isinstance(message, transactions.Commit):
+            self._commit(self._plain, message, frame)
+        elif self._segment is not None and isinstance(message, transactions.StreamStop):
+            self._segment = None
+        elif self._preparing is not None and type(message) is transactions.Prepare:
+            self._prepare(self._preparing, message)
+            self._preparing = None
+        elif self._plain is None and self._segment is None and self._preparing is None:
+            self._between(message, frame)
+        else:
+            raise self._misplaced(frame)
+
+    def _between(self, message: pgoutput.PgoutputMessage, frame: bytes) -> None:
+        """What comes between transactions, and between segments of them."""
         match message:
-            case transactions.Commit() if self._plain is not None:
-                self._commit(self._plain, message, frame)
-            case transactions.StreamStop() if self._segment is not None:
-                self._segment = None
-            case transactions.StreamPrepare():
-                if inside:
-                    raise self._misplaced(frame)
-                self._end_stream("StreamPrepare", message, frame)
-            case transactions.Prepare() if self._preparing is not None:
-                self._prepare(self._preparing, message)
-                self._preparing = None
-            case _ if inside:
-                raise self._misplaced(frame)
             case transactions.Begin():
                 self._plain = message
                 self._events.append(TransactionBegin(message.xid, message.commit_lsn, message.commit_us))
             case transactions.StreamStart():
                 self._stream_start(message, frame)
-            case transactions.StreamCommit():
-                self._end_stream("StreamCommit", message, frame)
+            case transactions.StreamCommit() | transactions.StreamPrepare():
+                self._end_stream(message, frame)
             case transactions.StreamAbort():
                 self._stream_abort(message)
             case transactions.BeginPrepare():
@@ -278,9 +278,9 @@ class Assembler:
             self._open[start.xid] = transaction
         self._segment = transaction
 
-    def _end_stream(self, name: str, end: StreamEnd, frame: bytes) -> None:
+    def _end_stream(self, end: StreamEnd, frame: bytes) -> None:
         if (transaction := self._open.get(end.xid)) is None:
-            unknown = f"{name} of transaction {end.xid}, which has no StreamStart"
+            unknown = f"{type(end).__name__} of transaction {end.xid}, which has no StreamStart"
             raise ProtocolError(unknown).at(frame_lsn(frame))
         self._ended = transaction, end
         self.doubtful = transaction.subtransactions.besides(transaction.aborted)

@@ -13,7 +13,7 @@ key or an entry (`PGRELAY_SOURCE_DSN`) is refused unless the file refers to it.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, get_origin
+from typing import Final, TypeVar, get_origin
 
 from pydantic import BaseModel
 
@@ -29,6 +29,7 @@ _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\
 _NO_TEXT: Final = "contains bytes that are not UTF-8; write them as text, such as base64"
 
 KeyPath = tuple[str, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,37 +103,41 @@ def _referred(text: str) -> set[str]:
 
 
 def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
+    path, kind = _target(variable, model)
+    if not _is_text(text):
+        raise SetupError(f"{variable}: {'.'.join(path[:2])}: {_NO_TEXT}")
+    return Override(variable, path, text if kind is str else parse_yaml(text, variable))
+
+
+def _target(variable: str, model: type[BaseModel]) -> tuple[KeyPath, type]:
+    """The path that a variable names, and the kind of value there, as in `_kinds`."""
     section, *rest = variable.removeprefix(_PREFIX).lower().split(_LEVEL, 2)
     if not rest:
         shape, example = _variable("section", "key"), _variable("source", "dsn")
         raise SetupError(f"{variable}: names no key; write {shape}, such as {example}")
-    key, *entry = rest
+    key, *entries = rest
     kinds = _kinds(model)
-    if section not in kinds:
-        raise SetupError(f"{variable}: {section}: {unknown_key(section, list(kinds))}")
-    if key not in kinds[section]:
-        raise SetupError(f"{variable}: {section}.{key}: {unknown_key(key, list(kinds[section]))}")
-    if not _is_text(text):
-        raise SetupError(f"{variable}: {section}.{key}: {_NO_TEXT}")
-    kind = kinds[section][key]
-    if not entry:
-        value = text if kind is str else parse_yaml(text, variable)
-        return Override(variable, (section, key), value)
+    kind = _known(variable, (section, key), _known(variable, (section,), kinds))
+    if not entries:
+        return (section, key), kind
+    [entry] = entries
     if issubclass(kind, BaseModel):
-        if entry[0] not in kind.model_fields:
-            raise SetupError(
-                f"{variable}: {section}.{key}.{entry[0]}: {unknown_key(entry[0], list(kind.model_fields))}"
-            )
-        text_alone = _kind(kind.model_fields[entry[0]].annotation) is str
-        value = text if text_alone else parse_yaml(text, variable)
-        return Override(variable, (section, key, entry[0]), value)
+        path = section, key, entry
+        return path, _kind(_known(variable, path, kind.model_fields).annotation)
     if kind is not dict:
         whole = _variable(section, key)
         raise SetupError(f"{variable}: {section}.{key}: has no keys of its own; set {whole}")
-    if _LEVEL in entry[0]:
-        meant = _variable(section, key, re.sub("_+", "_", entry[0]))
+    if _LEVEL in entry:
+        meant = _variable(section, key, re.sub("_+", "_", entry))
         raise SetupError(f"{variable}: {section}.{key}: one underscore stands for a dot; write {meant}")
-    return Override(variable, (section, key, entry[0].replace("_", ".")), text)
+    return (section, key, entry.replace("_", ".")), str
+
+
+def _known(variable: str, path: KeyPath, there: Mapping[str, T]) -> T:
+    """What is there under the last name of `path`. Raises SetupError if nothing is."""
+    if path[-1] not in there:
+        raise SetupError(f"{variable}: {'.'.join(path)}: {unknown_key(path[-1], list(there))}")
+    return there[path[-1]]
 
 
 def _kinds(model: type[BaseModel]) -> dict[str, dict[str, type]]:

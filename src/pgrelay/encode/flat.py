@@ -9,12 +9,12 @@ from pgrelay.encode.records import DELETE, FLAT_NAMES, Unchanged
 from pgrelay.errors import SetupError
 
 
-def refuse_taken(plan: Plan) -> None:
-    """Raises SetupError if a column has the name of one of the envelope's own members."""
+def refuse_taken(plan: Plan, what: str) -> None:
+    """Raises SetupError if a column has the name of `what` the envelope adds: its members, or its fields."""
     for column in plan.columns:
         if column.name in FLAT_NAMES and not column.dropped:
             raise SetupError(
-                f"{plan.table}.{column.name}: the flat envelope has a member of that name; "
+                f"{plan.table}.{column.name}: the flat envelope has a {what} of that name; "
                 "drop the column by records.columns, or set records.envelope: debezium"
             )
 

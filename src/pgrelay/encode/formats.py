@@ -55,8 +55,8 @@ def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: R
         plan: Plan = AvroPlan(relation, facts, topic, options, namespace_of(relation, topic, options, topics))
     else:
         plan = Plan(relation, facts, topic, options)
-        if options.envelope == "flat":
-            refuse_taken(plan)
+    if options.envelope == "flat":
+        refuse_taken(plan, "field" if options.format == "avro" else "member")
     return plan
 
 

@@ -14,7 +14,8 @@ from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partition
 from pgrelay.encode.records import CREATE, DELETE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
 from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hashed, masked
-from pgrelay.encode.types import CONVERT, ColumnType, Converter, Encoding, builtin_type
+from pgrelay.encode.types import CONVERT, ColumnType, Encoding, builtin_type
+from pgrelay.encode.values.json_value import JsonEncoding
 from pgrelay.encode.values.text import text_encoding
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 
@@ -38,12 +39,13 @@ class RelationFacts:
 
 
 class ColumnPlan:
-    """One column. `member` is `"name":`; the others save joining it to what often follows.
+    """One column. `member` is `,"name":`; the others save joining it to what often follows.
+    `key_member` is the same in a key.
 
-    `encoding` is the name of the encoding in force, `shown_name` is the column's name in records, `treatment`
-    is what the configuration's patterns say. A column that is `hidden` (dropped or masked) has
-    `member_hidden` in place of any value. One that is not `shown` (also if hashed) has values that nobody may
-    see.
+    `text` and `binary` are for values that come in that form, and `encoding` is the name of the one in force.
+    `shown_name` is the column's name in records, `treatment` is what the configuration's patterns say. A
+    column that is `hidden` (dropped or masked) has `member_hidden` in place of any value. One that is not
+    `shown` (also if hashed) has values that nobody may see.
     """
 
     def __init__(self, table: str, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions):
@@ -51,9 +53,9 @@ class ColumnPlan:
         text = text_encoding(of, options.encodings)
         binary = binary_encoding(of, options.encodings)
         if treatment == HASH:
-            text = Encoding(CONVERT, HIDDEN_ENCODING, hashed(text, options.selection.hash_key))
+            text = JsonEncoding(CONVERT, HIDDEN_ENCODING, hashed(text, options.selection.hash_key))
             if binary is not None:
-                binary = Encoding(CONVERT, HIDDEN_ENCODING, hashed(binary, options.selection.hash_key))
+                binary = JsonEncoding(CONVERT, HIDDEN_ENCODING, hashed(binary, options.selection.hash_key))
         self.table = table
         self.name = column.name
         self.type_oid = column.type_oid
@@ -65,14 +67,14 @@ class ColumnPlan:
         self.hidden: bool = treatment in (DROP, MASK)
         self.shown: bool = treatment == KEEP
         self.shown_name: bytes = json_name(column.name)
-        self.member: bytes = self.shown_name + b":"
-        self.member_null: bytes = self.member + b"null,"
-        self.member_unchanged: bytes = self.member + json_name(PLACEHOLDER) + b","
+        self.member: bytes = b"," + self.shown_name + b":"
+        self.key_member: bytes = self.member
+        self.member_null: bytes = self.member + b"null"
+        self.member_unchanged: bytes = self.member + json_name(PLACEHOLDER)
         self.member_hidden: bytes = b""
         if treatment == MASK:
-            self.member_hidden = self.member + masked(options.selection.mask_with) + b","
-        self.kind: int = text.kind
-        self.convert: Converter | None = text.convert
+            self.member_hidden = self.member + masked(options.selection.mask_with)
+        self.text: Encoding = text
         # None if we don't know the type's binary form.
         self.binary: Encoding | None = binary
 

@@ -12,14 +12,11 @@ from librt.strings import BytesWriter, read_i16_be, read_i32_be
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.plan import ColumnPlan, Plan
-from pgrelay.encode.types import Encoding
-from pgrelay.encode.values.json_value import write_value
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from pgrelay.wire import tuples
 
 _BRACE: Final[u8] = ord("{")
 _END_BRACE: Final[u8] = ord("}")
-_COMMA: Final[u8] = ord(",")
 _NULL: Final[u8] = tuples.NULL
 _UNCHANGED: Final[u8] = tuples.UNCHANGED
 _TEXT: Final[u8] = tuples.TEXT
@@ -29,28 +26,11 @@ _BINARY: Final[u8] = tuples.BINARY
 OldValue = tuple[int, bytes]
 
 
-def of_binary(column: ColumnPlan) -> Encoding:
-    """The encoding of a value that came in binary. Raises SetupError."""
-    if column.binary is None:
-        raise unread(column)
-    return column.binary
-
-
 def unread(column: ColumnPlan) -> SetupError:
     """The error for a column whose binary form we don't know."""
     return SetupError(
         f"{column.table}.{column.name}: pgrelay does not read the binary form of type "
         f"{column.type.name}; set source.binary: false"
-    )
-
-
-def value_error(column: ColumnPlan, value: bytes, error: ValueError) -> RecordError:
-    """The error for a value that its encoding refuses."""
-    return RecordError(
-        f"{column.table}.{column.name}: a value of type {column.type.name} can't be encoded: {error}",
-        column.table,
-        column.name,
-        value if column.shown else None,
     )
 
 
@@ -71,13 +51,13 @@ def not_identified(table: str, column: str) -> RecordError:
     )
 
 
-def close_object(writer: BytesWriter) -> None:
-    """Close an object: members end in a comma, and the last comma becomes the closing brace."""
-    last: i64 = len(writer) - 1
-    if writer[last] == _COMMA:
-        writer[last] = _END_BRACE
+def close_object(writer: BytesWriter, begin: i64) -> None:
+    """Make one object of the members from `begin` on: the first's comma becomes the opening brace."""
+    if len(writer) > begin:
+        writer[begin] = _BRACE
     else:
-        writer.append(_END_BRACE)
+        writer.append(_BRACE)
+    writer.append(_END_BRACE)
 
 
 class RowWriter:
@@ -116,9 +96,10 @@ class RowWriter:
             )
         pos += 2
         limit: i64 = len(data)
+        begin: i64 = len(writer)
         self.unchanged = []
         self.key.truncate(0)
-        self._open(writer, plan)
+        self.key.write(plan.opening.key)
         for index, column in enumerate(columns):
             kind: u8 = data[pos]
             pos += 1
@@ -149,17 +130,34 @@ class RowWriter:
                     raise not_identified(column.table, column.name)
                 self._null(writer, column)
             else:
-                self._member(writer, column, kind, data, start, pos)
-                if column.key:
-                    self._key_member(column, kind, data, start, pos)
-        self._close(writer)
+                self._write_present(writer, column, kind, data, start, pos)
+        self._close(writer, begin)
         return pos
+
+    def _write_present(
+        self, writer: BytesWriter, column: ColumnPlan, kind: u8, data: bytes, start: i64, end: i64
+    ) -> None:
+        """Append a column whose value is `data[start:end]`. Raises RecordError or SetupError."""
+        encoding = column.binary if kind == _BINARY else column.text
+        if encoding is None:
+            raise unread(column)
+        try:
+            writer.write(column.member)
+            encoding.write(writer, data, start, end)
+            if column.key:
+                self.key.write(column.key_member)
+                encoding.write(self.key, data, start, end)
+        except ValueError as error:
+            raise RecordError(
+                f"{column.table}.{column.name}: a value of type {column.type.name} can't be encoded: {error}",
+                column.table,
+                column.name,
+                data[start:end] if column.shown else None,
+            ) from error
 
     def _write_unchanged(self, writer: BytesWriter, column: ColumnPlan, old: OldValue | None) -> None:
         if old is not None and old[0] != _NULL and old[0] != _UNCHANGED:
-            self._member(writer, column, old[0], old[1], 0, len(old[1]))
-            if column.key:
-                self._key_member(column, old[0], old[1], 0, len(old[1]))
+            self._write_present(writer, column, old[0], old[1], 0, len(old[1]))
         elif column.key:
             raise RecordError(
                 f"{column.table}.{column.name}: a key column came without its value (unchanged TOAST); "
@@ -173,11 +171,6 @@ class RowWriter:
             self.unchanged.append(column.shown_name)
             self._absent(writer, column)
 
-    def _open(self, writer: BytesWriter, plan: Plan) -> None:
-        """Write what precedes the first column, of the row and of its key."""
-        self.key.append(_BRACE)
-        writer.append(_BRACE)
-
     def _absent(self, writer: BytesWriter, column: ColumnPlan) -> None:
         """Write a column that was not sent: JSON leaves it out."""
 
@@ -186,26 +179,7 @@ class RowWriter:
         if column.key:
             self.key.write(column.member_null)
 
-    def _member(
-        self, writer: BytesWriter, column: ColumnPlan, kind: u8, data: bytes, start: i64, end: i64
-    ) -> None:
-        """Append `"name":value,` for a column whose value is `data[start:end]`. Raises RecordError or
-        SetupError."""
-        encoding, convert = column.kind, column.convert
-        if kind == _BINARY:
-            binary = of_binary(column)
-            encoding, convert = binary.kind, binary.convert
-        writer.write(column.member)
-        try:
-            write_value(writer, encoding, convert, data, start, end)
-        except ValueError as error:
-            raise value_error(column, data[start:end], error) from error
-        writer.append(_COMMA)
-
-    def _key_member(self, column: ColumnPlan, kind: u8, data: bytes, start: i64, end: i64) -> None:
-        self._member(self.key, column, kind, data, start, end)
-
-    def _close(self, writer: BytesWriter) -> None:
-        """Write what follows the last column, of the row and of its key."""
-        close_object(writer)
-        close_object(self.key)
+    def _close(self, writer: BytesWriter, begin: i64) -> None:
+        """Write what surrounds the columns, of the row, which begins at `begin`, and of its key."""
+        close_object(writer, begin)
+        close_object(self.key, 0)

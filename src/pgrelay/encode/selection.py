@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pgrelay.encode.types import STRING, Converter, Encoding
-from pgrelay.encode.values.json_value import json_string, whole_converter
+from pgrelay.encode.values.json_value import json_string
 from pgrelay.errors import SetupError
 
 KEEP: Final = "keep"
@@ -66,11 +66,10 @@ def _any_matches(patterns: Iterable[str], name: str) -> bool:
 
 def hashed(encoding: Encoding, key: bytes) -> Converter:
     """A converter to the hexadecimal HMAC-SHA-256 of the value's JSON, whichever form the value came in."""
-    convert = whole_converter(encoding)
 
     def conversion(value: bytes) -> bytes:
         try:
-            plain = convert(value)
+            plain = encoding.written(value)
         except ValueError:
             raise ValueError("its value is not shown, since the column is hashed") from None
         return b'"' + hmac.new(key, plain, "sha256").hexdigest().encode() + b'"'

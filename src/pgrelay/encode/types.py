@@ -1,4 +1,4 @@
-"""What a column is (its Postgres type) and how its values become JSON (its encoding).
+"""What a column is (its Postgres type) and how its values are written (its encoding).
 
 Both are looked up once per relation, when its plan is built, never for a row. The built-in types are in a
 table here, so that no catalogue has to be read for them: the rows of PostgreSQL 18's ``pg_type`` and
@@ -8,6 +8,9 @@ table here, so that no catalogue has to be read for them: the rows of PostgreSQL
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
 
 from pgrelay.encode import oids
 
@@ -92,16 +95,31 @@ class Encodings:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How one column's values become JSON.
+    """How one column's values, or an array's elements, are written: in JSON, or in Avro.
 
-    kind     one of the kinds above
-    name     the JSON encoding's name in the schema topic: one of the names below, or array<name>
-    convert  present if the kind is CONVERT, or one whose usual values the per-row loop writes itself
+    kind     one of the kinds above, or of the format's own
+    name     the encoding's name in the schema topic: in JSON one of the names below, or array<name>
+    convert  present if the kind is CONVERT, or one whose usual values `write` writes itself
     """
 
     kind: int
     name: str
     convert: Converter | None = None
+
+    def write(self, writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
+        """Append the value whose text or binary form is `data[start:end]`.
+
+        Raises ValueError on bytes that the server can't have sent, or that the encoding has no place for.
+        """
+        raise NotImplementedError
+
+    def written(self, value: bytes) -> bytes:
+        """The whole value: a Converter for every kind."""
+        if self.kind == CONVERT and self.convert is not None:
+            return self.convert(value)
+        writer = BytesWriter()
+        self.write(writer, value, 0, len(value))
+        return writer.getvalue()
 
 
 # The names of encodings. Together with a column's type they tell a consumer how to read its values.

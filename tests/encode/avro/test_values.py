@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
 from pgrelay.encode.avro.values import decimal, write_decimal, write_double
-from pgrelay.encode.values.numbers import is_number
+from pgrelay.encode.values.numbers import NOT_FINITE, is_number
 from tests.encode.decoded_avro import whole_value
 
 _DIGITS: Final = st.text("0123456789", min_size=1, max_size=22)
@@ -87,9 +87,10 @@ def test_a_zero_keeps_its_sign() -> None:
 @example(b"1.")
 @example(b".5")
 @example(b"1e5")
+@example(b"NaN")
 def test_what_is_no_decimal_is_no_double(value: bytes) -> None:
-    if is_number(value):
-        assert written_double(value) == float(value)
+    if is_number(value) or value in NOT_FINITE:
+        assert written_double(value) == pytest.approx(float(value), rel=0, abs=0, nan_ok=True)
     else:
         with pytest.raises(ValueError, match="is not a number as Postgres prints one"):
             written_double(value)

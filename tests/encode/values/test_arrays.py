@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from pgrelay.encode.types import ColumnType, Encodings
 from pgrelay.encode.values.arrays import array_converter
-from pgrelay.encode.values.json_value import JsonElement
 from pgrelay.encode.values.text import text_encoding
 from tests.encode.json_values import built_in, from_text
 
 INT4S = built_in(1007)
 TEXTS = built_in(1009)
-TEXT_ARRAY = array_converter(JsonElement(text_encoding(built_in(25), Encodings())), ",")
+TEXT_ARRAY = array_converter(text_encoding(built_in(25), Encodings()), ",")
 
 
 @pytest.mark.parametrize(

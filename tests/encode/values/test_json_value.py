@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
 from pgrelay.encode.types import Encodings
-from pgrelay.encode.values.json_value import JsonElement, json_string, json_string_checked, whole_converter
+from pgrelay.encode.values.json_value import json_string, json_string_checked
 from pgrelay.encode.values.text import text_encoding
 from tests.encode.json_values import ALL_CHOICES, built_in
 
@@ -33,13 +33,13 @@ def test_a_value_in_the_middle_of_bytes_is_written_as_if_it_were_alone(
     for choices in ALL_CHOICES:
         encoding = text_encoding(built_in(oid), choices)
         writer = BytesWriter()
-        JsonElement(encoding).write(writer, before + value + after, len(before), len(before) + len(value))
-        assert writer.getvalue() == whole_converter(encoding)(value)
+        encoding.write(writer, before + value + after, len(before), len(before) + len(value))
+        assert writer.getvalue() == encoding.written(value)
 
 
 @pytest.mark.parametrize("value", [b"", b"x", b"tt", b"true"])
 def test_only_t_and_f_are_booleans(value: bytes) -> None:
-    element, writer = JsonElement(text_encoding(built_in(16), Encodings())), BytesWriter()
+    element, writer = text_encoding(built_in(16), Encodings()), BytesWriter()
     with pytest.raises(ValueError, match="is not a boolean"):
         element.write(writer, b"t" + value + b"t", 1, 1 + len(value))
     assert writer.getvalue() == b""

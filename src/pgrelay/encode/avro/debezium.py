@@ -11,7 +11,6 @@ from librt.strings import BytesWriter
 from pgrelay.encode.avro.body import (
     NULL,
     PRESENT,
-    array,
     boolean,
     long,
     optional_long,
@@ -74,11 +73,7 @@ class DebeziumAvro(AvroEnvelope):
     def close(
         self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
     ) -> None:
-        if unchanged is not None:
-            if unchanged:
-                writer.write(PRESENT + array(unchanged) + NULL)
-            else:
-                writer.write(b"\x00\x00")
+        self.beside_rows(writer, unchanged)
         writer.write(self._before_table)
         writer.write(of.source_names)
         writer.write(self._before_lsn)

@@ -2,17 +2,23 @@
 
 from librt.strings import BytesWriter
 
-from pgrelay.encode.avro.body import NULL, string, write_length
+from pgrelay.encode.avro.body import NULL, PRESENT, array, string, write_length
 from pgrelay.encode.avro.names import shown
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Collection
+from pgrelay.encode.records import Unchanged
 
 
 class AvroEnvelope(Envelope):
     def __init__(self, options: RecordOptions) -> None:
         super().__init__(options)
         self.no_place = NULL
+
+    def beside_rows(self, writer: BytesWriter, unchanged: Unchanged) -> None:
+        """Write what follows rows, if there are any: the unchanged columns, and that nothing is truncated."""
+        if unchanged is not None:
+            writer.write(PRESENT + array(unchanged) + NULL if unchanged else b"\x00\x00")
 
     def message(self, writer: BytesWriter, of: Collection, prefix: str, content: bytes) -> None:
         writer.write(of.opening.value)

@@ -2,7 +2,7 @@
 
 from librt.strings import BytesWriter
 
-from pgrelay.encode.avro.body import NULL, PRESENT, array, boolean, long, string, write_long
+from pgrelay.encode.avro.body import NULL, PRESENT, boolean, long, string, write_long
 from pgrelay.encode.avro.envelope import AvroEnvelope
 from pgrelay.encode.avro.plan import AvroPlan
 from pgrelay.encode.options import RecordOptions
@@ -39,14 +39,13 @@ class FlatAvro(AvroEnvelope):
     def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
         assert isinstance(plan, AvroPlan)
         writer.write(plan.opening.value)
-        nothing_unchanged = NULL
-        writer.write(plan.nulls + nothing_unchanged + PRESENT + boolean(cascade) + boolean(restart_identity))
+        no_row, nothing_unchanged = NULL * len(plan.fields), NULL
+        writer.write(no_row + nothing_unchanged + PRESENT + boolean(cascade) + boolean(restart_identity))
 
     def close(
         self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
     ) -> None:
-        if unchanged is not None:
-            writer.write(PRESENT + array(unchanged) + NULL if unchanged else b"\x00\x00")
+        self.beside_rows(writer, unchanged)
         writer.write(self._op(op))
         writer.write(self._commit_lsn)
         write_long(writer, self.seq)

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 from pgrelay.encode.avro.body import NULL, PRESENT, sized, string
+from pgrelay.encode.avro.kinds import Schema
 from pgrelay.encode.avro.names import legal, shown
-from pgrelay.encode.avro.types import STRING, Schema, avro_type, from_binary
+from pgrelay.encode.avro.types import STRING, avro_type, from_binary
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import ColumnPlan, Plan, RelationFacts
 from pgrelay.encode.records import PLACEHOLDER
 from pgrelay.encode.selection import HASH, MASK
-from pgrelay.encode.types import ColumnType, Converter
+from pgrelay.encode.types import ColumnType, Encoding
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 
 
@@ -36,13 +37,14 @@ class AvroColumn(ColumnPlan):
         self.schema: Schema = STRING.schema
         if self.treatment == HASH:
             # The digest is of the value's JSON, so that it is the same in every format.
-            self.convert = _unquoted(self.convert)
+            self.text = _unquoted(self.text)
             if self.binary is not None:
-                self.binary = replace(self.binary, convert=_unquoted(self.binary.convert))
+                self.binary = _unquoted(self.binary)
         elif self.treatment != MASK:
             self._write_as_avro(of, options, dimensions)
         self.shown_name = string(self.field)
         self.member = PRESENT if self.nullable else b""
+        self.key_member = b""
         self.member_null = NULL if not self.dropped else b""
         self.member_unchanged = b""
         if self.schema in ("string", "bytes"):
@@ -53,16 +55,13 @@ class AvroColumn(ColumnPlan):
     def _write_as_avro(self, of: ColumnType, options: RecordOptions, dimensions: int) -> None:
         text = avro_type(of, options.encodings, dimensions)
         self.schema, self.encoding = text.schema, text.name
-        self.kind, self.convert = text.kind, text.convert
+        self.text = text
         self.binary = from_binary(of, options.encodings, dimensions)
 
 
-def _unquoted(convert: Converter | None) -> Converter | None:
-    """A converter to an Avro string, if `convert` gives a JSON string that needs no escaping."""
-    if convert is None:
-        return None
-    quoted = convert
-    return lambda value: sized(quoted(value)[1:-1])
+def _unquoted(digest: Encoding) -> Encoding:
+    """As an Avro string, what is a JSON string that needs no escaping."""
+    return replace(digest, convert=lambda value: sized(digest.written(value)[1:-1]))
 
 
 def names_in_avro(schema: str, table: str) -> bytes:
@@ -71,9 +70,7 @@ def names_in_avro(schema: str, table: str) -> bytes:
 
 
 class AvroPlan(Plan):
-    """`fields` are the columns that are not dropped, `nulls` is a row with every field null, `namespace` is
-    that of the relation's schemas.
-    """
+    """`fields` are the columns that are not dropped, `namespace` is that of the relation's schemas."""
 
     def __init__(
         self, relation: Relation, facts: RelationFacts, topic: str, options: RecordOptions, namespace: str
@@ -83,7 +80,6 @@ class AvroPlan(Plan):
         # All columns are of this class, by `column_plan`.
         columns = (column for column in self.columns if isinstance(column, AvroColumn))
         self.fields: list[AvroColumn] = [column for column in columns if not column.dropped]
-        self.nulls: bytes = NULL * len(self.fields)
         self.source_names = names_in_avro(relation.namespace, relation.name)
         self._in_json: Plan | None = None
 

@@ -12,12 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pgrelay.encode.avro.kinds import Schema
 from pgrelay.encode.avro.names import dotted, legal, shown
 from pgrelay.encode.avro.plan import AvroColumn, AvroPlan
-from pgrelay.encode.avro.types import Schema
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import SetupError
 from pgrelay.wire.pgoutput import Relation
 
 _OWN: Final = "pgrelay"
@@ -49,14 +48,15 @@ def namespace_of(relation: Relation, topic: str, options: RecordOptions, topics:
 
 
 def table_schemas(plan: AvroPlan, options: RecordOptions) -> Schemas:
-    """Raises SetupError if a column of the flat envelope has the name of one of its own fields."""
+    """The schemas of a relation's rows."""
     key = None
     if plan.keyed:
         fields = [_column(column, False) for column in plan.fields if column.key]
         key = _json(_record("Key", plan.namespace, fields))
     row = [_column(column, column.nullable) for column in plan.fields]
     if options.envelope == "flat":
-        value = _record("Value", plan.namespace, [*row, *_flat_fields(plan)])
+        own = [_unchanged("__unchanged"), _truncate("__truncate"), *_flat_ending()]
+        value = _record("Value", plan.namespace, [*row, *own])
     else:
         before = _field("before", _optional(_record("Value", plan.namespace, row)), None)
         after = _field("after", _optional(f"{plan.namespace}.Value"), None)
@@ -130,18 +130,6 @@ def _envelope_fields() -> list[Schema]:
         _field("ts_us", "long"),
         _field("transaction", _optional(_record("Transaction", _OWN, place)), None),
     ]
-
-
-def _flat_fields(plan: AvroPlan) -> list[Schema]:
-    fields = [_unchanged("__unchanged"), _truncate("__truncate"), *_flat_ending()]
-    own = {field["name"] for field in fields}
-    for column in plan.fields:
-        if column.field in own:
-            raise SetupError(
-                f"{plan.table}.{column.name}: the flat envelope has a field of that name; "
-                "drop the column by records.columns, or set records.envelope: debezium"
-            )
-    return fields
 
 
 def _flat_ending() -> list[Schema]:

@@ -25,39 +25,21 @@ or larger than the precision; such a numeric gets a precision and scale that hol
 that its type can't hold (see `values`), or an array of more or fewer dimensions, is a RecordError.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from pgrelay.encode import oids
 from pgrelay.encode.avro import values
 from pgrelay.encode.avro.body import sized
-from pgrelay.encode.avro.kinds import (
-    DAYS,
-    DOUBLE,
-    MICROS,
-    SIZED,
-    UNSCALED,
-    WHOLE,
-    AvroElement,
-    whole_converter,
-)
+from pgrelay.encode.avro.kinds import DAYS, DOUBLE, MICROS, SIZED, UNSCALED, WHOLE, AvroType, Schema
 from pgrelay.encode.binary.sets import array_decoder, hstore_decoder
 from pgrelay.encode.binary.values import same_text, text_decoder
-from pgrelay.encode.types import CONVERT, TRUTH, ColumnType, Converter, Encoding, Encodings
+from pgrelay.encode.types import CONVERT, TRUTH, ColumnType, Converter, Encodings
 from pgrelay.encode.values.arrays import array_converter
 from pgrelay.encode.values.hstore import hstore_converter
 from pgrelay.encode.values.json_value import utf8
 from pgrelay.encode.values.numbers import declared_precision, declared_scale, money_amount
 from pgrelay.encode.values.text import bytea, single_byte_text
-
-Schema = Any
-
-
-@dataclass(frozen=True, slots=True)
-class AvroType(Encoding):
-    """How values become Avro; `schema` is their type in a schema."""
-
-    schema: Schema = "string"
 
 
 def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> AvroType:
@@ -71,13 +53,11 @@ def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> Av
         return _logical("long", "time-micros", values.utc_time)
     text = AvroType(CONVERT, "string", _checked) if choices.checked else STRING
     if column.is_hstore:
-        string = whole_converter(text)
-        return _map(hstore_converter(string, values.present(string), values.MAP))
+        return _map(hstore_converter(text.written, values.MAP))
     if column.is_array:
         of = column.element_type()
         element = avro_type(of, choices, of.dimensions)
-        item = AvroElement(element)
-        convert = array_converter(item, column.delimiter, values.ARRAY, dimensions)
+        convert = array_converter(element, column.delimiter, values.ARRAY, dimensions)
         return _array_of(element, dimensions, convert)
     return text
 
@@ -89,26 +69,20 @@ def from_binary(column: ColumnType, choices: Encodings, dimensions: int = 1) -> 
     if column.is_hstore:
         if choices.recoded:
             return None
-        string = _checked if choices.checked else sized
-        return _map(hstore_decoder(string, values.present(string), values.MAP))
+        return _map(hstore_decoder(_checked if choices.checked else sized, values.MAP))
     if column.is_array:
         of = column.element_type()
         element = from_binary(of, choices, of.dimensions)
         if element is None:
             return None
-        item = values.present(whole_converter(element))
-        return _array_of(element, dimensions, array_decoder(item, values.ARRAY, dimensions))
+        return _array_of(element, dimensions, array_decoder(element.written, values.ARRAY, dimensions))
     decode = text_decoder(column)
     if decode is None:
         return None
     of_text = avro_type(column, choices)
     if decode is same_text:
         return of_text
-    return replace(of_text, kind=CONVERT, convert=_through_text(decode, whole_converter(of_text)))
-
-
-def _through_text(decode: Converter, convert: Converter) -> Converter:
-    return lambda value: convert(decode(value))
+    return replace(of_text, kind=CONVERT, convert=lambda value: of_text.written(decode(value)))
 
 
 def _checked(value: bytes) -> bytes:

@@ -11,7 +11,7 @@ from typing import Final
 from librt.strings import BytesWriter, read_f32_le, read_i64_be, write_f32_le, write_f64_be, write_f64_le
 from mypy_extensions import i64, u8
 
-from pgrelay.encode.avro.body import long, sized
+from pgrelay.encode.avro.body import PRESENT, long, sized
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import Converter
 from pgrelay.encode.values.civil import DAY_US
@@ -34,7 +34,7 @@ _BEYOND_MIDDLES: Final = 0x0FFF_FFFF
 # A collection is written in blocks of one item each, with the block's count before the item. So brackets and
 # commas of the text become bytes, and nothing has to be counted ahead.
 _ONE: Final = b"\x02"
-ARRAY: Final = Marks(b"\x00", _ONE, _ONE, b"\x00", b"\x00")
+ARRAY: Final = Marks(b"\x00", _ONE, _ONE, b"\x00", b"\x00", PRESENT)
 MAP: Final = ARRAY
 
 
@@ -171,8 +171,3 @@ def _write_integer(writer: BytesWriter, number: i64) -> None:
     while shift > 0:
         shift -= 8
         writer.append(u8((number >> shift) & 0xFF))
-
-
-def present(convert: Converter) -> Converter:
-    """A converter to the union ["null", T] for a non-null value."""
-    return lambda value: b"\x02" + convert(value)

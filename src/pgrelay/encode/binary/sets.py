@@ -58,18 +58,17 @@ def _write_dimension(
         else:
             size = int32(value, at)
             at += 4
-            out.append(marks.null if size == -1 else element(take(value, at, size)))
+            out.append(marks.null if size == -1 else marks.present + element(take(value, at, size)))
             at += max(size, 0)
     out.append(marks.closing)
     return at
 
 
-def hstore_decoder(string: Converter, item: Converter | None = None, marks: Marks = JSON_OBJECT) -> Converter:
+def hstore_decoder(string: Converter, marks: Marks = JSON_OBJECT) -> Converter:
     """A function from hstore's binary form; it has the parameters of `hstore.hstore_converter`.
 
     Int32 number of pairs; for each, Int32 size and bytes of the key, then of the value, or -1 for NULL.
     """
-    convert_item = item or string
 
     def decode(value: bytes) -> bytes:
         at = 4
@@ -79,7 +78,7 @@ def hstore_decoder(string: Converter, item: Converter | None = None, marks: Mark
             key = take(value, at + 4, size)
             at += 4 + size
             size = int32(value, at)
-            written = marks.null if size == -1 else convert_item(take(value, at + 4, size))
+            written = marks.null if size == -1 else marks.present + string(take(value, at + 4, size))
             at += 4 + max(size, 0)
             members.append(string(key) + marks.colon + written)
         at_end(value, at)

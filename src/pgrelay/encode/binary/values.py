@@ -64,15 +64,14 @@ from pgrelay.encode.types import (
     RAW,
     ColumnType,
     Converter,
-    Encoding,
     Encodings,
     array_of,
 )
-from pgrelay.encode.values.json_value import whole_converter
+from pgrelay.encode.values.json_value import JsonEncoding
 from pgrelay.encode.values.text import string_converter, text_encoding
 
 
-def binary_encoding(column: ColumnType, choices: Encodings) -> Encoding | None:
+def binary_encoding(column: ColumnType, choices: Encodings) -> JsonEncoding | None:
     """The encoding of a column's values that come in binary; None if we don't know that form."""
     if column.oid == oids.BYTEA:
         return _BYTEA_HEX if choices.binary == "hex" else _BYTEA_BASE64
@@ -80,18 +79,18 @@ def binary_encoding(column: ColumnType, choices: Encodings) -> Encoding | None:
         element = binary_encoding(column.element_type(), choices)
         if element is None:
             return None
-        return Encoding(CONVERT, array_of(element.name), array_decoder(whole_converter(element)))
+        return JsonEncoding(CONVERT, array_of(element.name), array_decoder(element.written))
     if column.is_hstore:
         if choices.recoded:
             return None
-        return Encoding(CONVERT, OBJECT, hstore_decoder(string_converter(choices)))
+        return JsonEncoding(CONVERT, OBJECT, hstore_decoder(string_converter(choices)))
     decode = text_decoder(column)
     if decode is None:
         return None
     encoding = text_encoding(column, choices)
     if decode is same_text:
         return encoding
-    return Encoding(CONVERT, encoding.name, _through_text(decode, encoding))
+    return JsonEncoding(CONVERT, encoding.name, _through_text(decode, encoding))
 
 
 def text_decoder(column: ColumnType) -> Converter | None:
@@ -108,14 +107,13 @@ def text_decoder(column: ColumnType) -> Converter | None:
     return None
 
 
-def _through_text(decode: Converter, encoding: Encoding) -> Converter:
+def _through_text(decode: Converter, encoding: JsonEncoding) -> Converter:
     """An encoding that decodes a value to text and encodes the text."""
     if encoding.kind == RAW:
         return decode
     if encoding.kind == QUOTED:
         return lambda value: b'"' + decode(value) + b'"'
-    encode = whole_converter(encoding)
-    return lambda value: encode(decode(value))
+    return lambda value: encoding.written(decode(value))
 
 
 def boolean_text(value: bytes) -> bytes:
@@ -169,8 +167,8 @@ def same_text(value: bytes) -> bytes:
     return value
 
 
-_BYTEA_BASE64: Final = Encoding(CONVERT, BASE64, bytea_base64)
-_BYTEA_HEX: Final = Encoding(CONVERT, HEX, bytea_hex)
+_BYTEA_BASE64: Final = JsonEncoding(CONVERT, BASE64, bytea_base64)
+_BYTEA_HEX: Final = JsonEncoding(CONVERT, HEX, bytea_hex)
 
 _BY_OID: Final[dict[int, Converter]] = {
     oids.BOOL: boolean_text,

@@ -14,7 +14,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import Converter
+from pgrelay.encode.types import Converter, Encoding
 from pgrelay.encode.values.digits import COMPILED
 from pgrelay.encode.values.marks import JSON_ARRAY, Marks
 
@@ -31,18 +31,10 @@ _OPEN: Final[u8] = ord("{")
 _CLOSE: Final[u8] = ord("}")
 
 
-class Element:
-    """How the elements of an array are written."""
-
-    def write(self, writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
-        """Append the element whose text, without quotes, is `data[start:end]`. Raises ValueError."""
-        raise NotImplementedError
-
-
 def array_converter(
-    element: Element, delimiter: str, marks: Marks = JSON_ARRAY, dimensions: int = 0
+    element: Encoding, delimiter: str, marks: Marks = JSON_ARRAY, dimensions: int = 0
 ) -> Converter:
-    """A converter of arrays with such elements.
+    """A converter of arrays, whose elements have the encoding `element`.
 
     delimiter   one character, pg_type.typdelim of the element type
     dimensions  how many an array must have, unless it is empty; 0 means any number
@@ -68,11 +60,12 @@ def unescaped(text: bytes) -> bytes:
 
 
 class _ArrayText:
-    def __init__(self, element: Element, delimiter: str, marks: Marks, dimensions: int) -> None:
+    def __init__(self, element: Encoding, delimiter: str, marks: Marks, dimensions: int) -> None:
         self._element = element
         self._between: u8 = ord(delimiter)
         self._ends = re.compile(b'["\\\\{}' + re.escape(delimiter.encode()) + b"]").search
         self._marks = marks
+        self._present: u8 = marks.present[0] if marks.present else 0
         self._dimensions = dimensions
 
     def convert(self, value: bytes) -> bytes:
@@ -111,7 +104,7 @@ class _ArrayText:
             if end == at + 4 and text[at] == _N and text[at:end] == b"NULL":
                 writer.write(self._marks.null)
             else:
-                self._element.write(writer, text, at, end)
+                self._write_element(writer, text, at, end)
             return end
         first: u8 = text[at] if at < len(text) else 0
         if first == _OPEN:
@@ -125,14 +118,19 @@ class _ArrayText:
         """Append the element whose text begins at `start`, after its quote. Returns the index after it."""
         end = _plain_end(text, start)
         if end < len(text) and text[end] == _QUOTE:
-            self._element.write(writer, text, start, end)
+            self._write_element(writer, text, start, end)
             return end + 1
         quoted = _QUOTED(text, start)
         if quoted is None:
             raise _malformed(text)
         item = unescaped(quoted[1])
-        self._element.write(writer, item, 0, len(item))
+        self._write_element(writer, item, 0, len(item))
         return quoted.end()
+
+    def _write_element(self, writer: BytesWriter, text: bytes, start: i64, end: i64) -> None:
+        if self._present:
+            writer.append(self._present)
+        self._element.write(writer, text, start, end)
 
     def _unquoted_end(self, text: bytes, at: i64) -> i64:
         """Where what has no quotes ends: before a delimiter, or what stands only between quotes."""

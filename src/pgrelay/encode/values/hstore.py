@@ -14,15 +14,8 @@ _PAIR: Final = re.compile(
 ).match
 
 
-def hstore_converter(
-    string: Converter, item: Converter | None = None, marks: Marks = JSON_OBJECT
-) -> Converter:
-    """A converter of hstore's text, ``"a"=>"1", "b"=>NULL``.
-
-    string  writes text as a member's name
-    item    writes text as its value, if that has another form
-    """
-    convert_item = item or string
+def hstore_converter(string: Converter, marks: Marks = JSON_OBJECT) -> Converter:
+    """A converter of hstore's text, ``"a"=>"1", "b"=>NULL``. `string` writes a name, and a value."""
 
     def convert(value: bytes) -> bytes:
         members: list[bytes] = []
@@ -32,7 +25,7 @@ def hstore_converter(
             if pair is None:
                 raise refusal(value, "an hstore as Postgres prints one")
             key, text = pair[1], pair[2]
-            written = marks.null if text is None else convert_item(unescaped(text))
+            written = marks.null if text is None else marks.present + string(unescaped(text))
             members.append(string(unescaped(key)) + marks.colon + written)
             at = pair.end()
         return joined(members, marks)

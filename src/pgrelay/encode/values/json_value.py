@@ -1,13 +1,13 @@
 """One value as JSON, by the kind of its encoding."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import CONVERT, FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Converter, Encoding
-from pgrelay.encode.values.arrays import Element
+from pgrelay.encode.types import FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Encoding
 from pgrelay.encode.values.escapes import escaped, write_escaped
 from pgrelay.encode.values.numbers import write_json_number
 from pgrelay.encode.values.plain import copy
@@ -18,27 +18,26 @@ _TRUE: Final[u8] = ord("t")
 _FALSE: Final[u8] = ord("f")
 
 
-def write_value(
-    writer: BytesWriter, kind: int, convert: Converter | None, data: bytes, start: i64, end: i64
-) -> None:
-    """Append `data[start:end]` as an encoding of this kind has it; no object is made for the usual values.
+@dataclass(frozen=True, slots=True)
+class JsonEncoding(Encoding):
+    """No object is made for the usual values."""
 
-    Raises ValueError on bytes that the server can't have sent.
-    """
-    if kind == TEXT or kind == QUOTED:
-        writer.append(_QUOTE)
-        if kind == TEXT:
-            write_escaped(writer, data, start, end)
-        else:
+    def write(self, writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
+        kind = self.kind
+        if kind == TEXT or kind == QUOTED:
+            writer.append(_QUOTE)
+            if kind == TEXT:
+                write_escaped(writer, data, start, end)
+            else:
+                copy(writer, data, start, end)
+            writer.append(_QUOTE)
+        elif kind == RAW:
             copy(writer, data, start, end)
-        writer.append(_QUOTE)
-    elif kind == RAW:
-        copy(writer, data, start, end)
-    elif kind == TRUTH:
-        writer.write(_boolean(data, start, end))
-    elif not _write_usual(writer, kind, data, start, end):
-        assert convert is not None
-        writer.write(convert(data[start:end]))
+        elif kind == TRUTH:
+            writer.write(_boolean(data, start, end))
+        elif not _write_usual(writer, kind, data, start, end):
+            assert self.convert is not None
+            writer.write(self.convert(data[start:end]))
 
 
 def _write_usual(writer: BytesWriter, kind: int, data: bytes, start: i64, end: i64) -> bool:
@@ -48,30 +47,6 @@ def _write_usual(writer: BytesWriter, kind: int, data: bytes, start: i64, end: i
     if kind == INSTANT or kind == LOCAL:
         return write_timestamp(writer, data, start, end, kind == INSTANT)
     return False
-
-
-class JsonElement(Element):
-    """Elements of an array in JSON, each in this encoding."""
-
-    def __init__(self, encoding: Encoding) -> None:
-        self._kind = encoding.kind
-        self._convert = encoding.convert
-
-    def write(self, writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
-        write_value(writer, self._kind, self._convert, data, start, end)
-
-
-def whole_converter(encoding: Encoding) -> Converter:
-    """A converter to the whole JSON value, whatever the kind of encoding."""
-    if encoding.kind == CONVERT and encoding.convert is not None:
-        return encoding.convert
-
-    def convert(value: bytes) -> bytes:
-        writer = BytesWriter()
-        write_value(writer, encoding.kind, encoding.convert, value, 0, len(value))
-        return writer.getvalue()
-
-    return convert
 
 
 def json_string(data: bytes) -> bytes:

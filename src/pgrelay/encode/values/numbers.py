@@ -8,17 +8,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import (
-    CONVERT,
-    DECIMAL_BASE64,
-    FLOAT,
-    NUMBER,
-    QUOTED,
-    STRING,
-    VARIABLE_DECIMAL,
-    Converter,
-    Encoding,
-)
+from pgrelay.encode.types import Converter
 from pgrelay.encode.values.digits import COMPILED, MINUS, ZERO
 from pgrelay.encode.values.plain import copy
 
@@ -92,17 +82,6 @@ def money_amount(value: bytes) -> bytes:
     if not value.startswith((b"$", b"-$")) or amount[-3:-2] != b"." or not is_number(amount):
         raise refusal(value, "an amount as Postgres prints it with lc_monetary = C")
     return amount
-
-
-def numeric_encoding(choice: str, typmod: int) -> Encoding:
-    """The encoding of numeric for the operator's choice and the column's type modifier."""
-    if choice == "string":
-        return Encoding(QUOTED, STRING)
-    if choice == "double":
-        return Encoding(FLOAT, NUMBER, json_number)
-    if typmod < 0:
-        return Encoding(CONVERT, VARIABLE_DECIMAL, variable_decimal)
-    return Encoding(CONVERT, DECIMAL_BASE64, decimal_base64(declared_scale(typmod)))
 
 
 def declared_precision(typmod: int) -> int:

@@ -11,21 +11,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
-from pgrelay.encode import oids
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import (
-    CONVERT,
-    EPOCH_DAYS,
-    INSTANT,
-    ISO_DATE,
-    ISO_DURATION,
-    ISO_TIME,
-    ISO_TIMESTAMP,
-    LOCAL,
-    MICROS,
-    QUOTED,
-    Encoding,
-)
 from pgrelay.encode.values.civil import DAY_US, days_from_civil
 from pgrelay.encode.values.digits import ZERO, number
 from pgrelay.encode.values.plain import copy
@@ -206,27 +192,3 @@ def _offset(zone: bytes) -> int:
     if len(zone) > 5:
         seconds += int(zone[6:])
     return seconds * 1_000_000
-
-
-_ISO: Final = {
-    oids.DATE: Encoding(QUOTED, ISO_DATE),
-    oids.TIMESTAMP: Encoding(LOCAL, ISO_TIMESTAMP, iso_timestamp),
-    oids.TIMESTAMPTZ: Encoding(INSTANT, ISO_TIMESTAMP, iso_timestamptz),
-    oids.TIME: Encoding(QUOTED, ISO_TIME),
-    oids.TIMETZ: Encoding(QUOTED, ISO_TIME),
-    oids.INTERVAL: Encoding(QUOTED, ISO_DURATION),
-}
-
-_DEBEZIUM: Final = {
-    oids.DATE: Encoding(CONVERT, EPOCH_DAYS, epoch_days),
-    oids.TIMESTAMP: Encoding(CONVERT, MICROS, epoch_micros),
-    oids.TIMESTAMPTZ: _ISO[oids.TIMESTAMPTZ],
-    oids.TIME: Encoding(CONVERT, MICROS, micros_of_day),
-    oids.TIMETZ: Encoding(CONVERT, MICROS, micros_of_utc_day),
-    oids.INTERVAL: _ISO[oids.INTERVAL],
-}
-
-
-def temporal_encoding(choice: str, oid: int) -> Encoding | None:
-    """The encoding of a date or time type for the operator's choice; None for other types."""
-    return (_DEBEZIUM if choice == "debezium" else _ISO).get(oid)

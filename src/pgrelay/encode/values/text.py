@@ -14,10 +14,19 @@ from pgrelay.encode.types import (
     BASE64,
     BOOLEAN,
     CONVERT,
+    DECIMAL_BASE64,
+    EPOCH_DAYS,
     FLOAT,
     HEX,
+    INSTANT,
     INTEGER,
+    ISO_DATE,
+    ISO_DURATION,
+    ISO_TIME,
+    ISO_TIMESTAMP,
     JSON,
+    LOCAL,
+    MICROS,
     NUMBER,
     OBJECT,
     QUOTED,
@@ -25,35 +34,49 @@ from pgrelay.encode.types import (
     STRING,
     TEXT,
     TRUTH,
+    VARIABLE_DECIMAL,
     ColumnType,
     Converter,
-    Encoding,
     Encodings,
     array_of,
 )
 from pgrelay.encode.values.arrays import array_converter
 from pgrelay.encode.values.hstore import hstore_converter
-from pgrelay.encode.values.json_value import JsonElement, json_string, json_string_checked, utf8
-from pgrelay.encode.values.numbers import json_number, money_digits, numeric_encoding
-from pgrelay.encode.values.temporal import temporal_encoding
+from pgrelay.encode.values.json_value import JsonEncoding, json_string, json_string_checked, utf8
+from pgrelay.encode.values.numbers import (
+    decimal_base64,
+    declared_scale,
+    json_number,
+    money_digits,
+    variable_decimal,
+)
+from pgrelay.encode.values.temporal import (
+    epoch_days,
+    epoch_micros,
+    iso_timestamp,
+    iso_timestamptz,
+    micros_of_day,
+    micros_of_utc_day,
+)
 
 
-def text_encoding(column: ColumnType, choices: Encodings) -> Encoding:
+def text_encoding(column: ColumnType, choices: Encodings) -> JsonEncoding:
     """The encoding of a column's values that come as text. Every type has one: unknown ones are strings."""
-    fixed = _FIXED.get(column.oid) or temporal_encoding(choices.time, column.oid)
+    fixed = _FIXED.get(column.oid) or (_DEBEZIUM if choices.time == "debezium" else _ISO).get(column.oid)
     if fixed is not None:
         return fixed
     if column.oid == oids.NUMERIC:
-        return numeric_encoding(choices.numeric, column.typmod)
+        return _numeric(choices.numeric, column.typmod)
     if column.oid == oids.BYTEA:
         return _BYTEA_HEX if choices.binary == "hex" else _BYTEA_BASE64
     if column.oid in (oids.JSON, oids.JSONB) and choices.json == "inline":
-        return Encoding(CONVERT, JSON, utf8) if choices.checked else Encoding(RAW, JSON)
+        return JsonEncoding(CONVERT, JSON, utf8) if choices.checked else JsonEncoding(RAW, JSON)
     if column.is_array:
-        return _array_encoding(column, choices)
+        element = text_encoding(column.element_type(), choices)
+        return JsonEncoding(CONVERT, array_of(element.name), array_converter(element, column.delimiter))
     if column.is_hstore:
-        return Encoding(CONVERT, OBJECT, hstore_converter(string_converter(choices)))
-    return Encoding(CONVERT, STRING, json_string_checked) if choices.checked else Encoding(TEXT, STRING)
+        return JsonEncoding(CONVERT, OBJECT, hstore_converter(string_converter(choices)))
+    return _STRING_CHECKED if choices.checked else _STRING
 
 
 def bytea_base64(value: bytes) -> bytes:
@@ -90,10 +113,15 @@ def _hexadecimal(value: bytes) -> bytes:
     return value[2:]
 
 
-def _array_encoding(column: ColumnType, choices: Encodings) -> Encoding:
-    element = text_encoding(column.element_type(), choices)
-    convert = array_converter(JsonElement(element), column.delimiter)
-    return Encoding(CONVERT, array_of(element.name), convert)
+def _numeric(choice: str, typmod: int) -> JsonEncoding:
+    """The encoding of numeric for the operator's choice and the column's type modifier."""
+    if choice == "string":
+        return JsonEncoding(QUOTED, STRING)
+    if choice == "double":
+        return JsonEncoding(FLOAT, NUMBER, json_number)
+    if typmod < 0:
+        return JsonEncoding(CONVERT, VARIABLE_DECIMAL, variable_decimal)
+    return JsonEncoding(CONVERT, DECIMAL_BASE64, decimal_base64(declared_scale(typmod)))
 
 
 def string_converter(choices: Encodings) -> Converter:
@@ -101,21 +129,23 @@ def string_converter(choices: Encodings) -> Converter:
     return json_string_checked if choices.checked else json_string
 
 
-_BYTEA_BASE64: Final = Encoding(CONVERT, BASE64, bytea_base64)
-_BYTEA_HEX: Final = Encoding(CONVERT, HEX, bytea_hex)
+_STRING: Final = JsonEncoding(TEXT, STRING)
+_STRING_CHECKED: Final = JsonEncoding(CONVERT, STRING, json_string_checked)
+_BYTEA_BASE64: Final = JsonEncoding(CONVERT, BASE64, bytea_base64)
+_BYTEA_HEX: Final = JsonEncoding(CONVERT, HEX, bytea_hex)
 
 # The types with one form, whatever the operator chose. The QUOTED ones print as digits, letters and
 # punctuation other than quotes and backslashes.
-_FIXED: Final[dict[int, Encoding]] = {
-    oids.BOOL: Encoding(TRUTH, BOOLEAN),
-    oids.INT2: Encoding(RAW, INTEGER),
-    oids.INT4: Encoding(RAW, INTEGER),
-    oids.INT8: Encoding(RAW, INTEGER),
-    oids.OID: Encoding(RAW, INTEGER),
-    oids.FLOAT4: Encoding(FLOAT, NUMBER, json_number),
-    oids.FLOAT8: Encoding(FLOAT, NUMBER, json_number),
-    oids.MONEY: Encoding(CONVERT, STRING, money_digits),
-    oids.CHAR: Encoding(CONVERT, STRING, single_byte),
+_FIXED: Final[dict[int, JsonEncoding]] = {
+    oids.BOOL: JsonEncoding(TRUTH, BOOLEAN),
+    oids.INT2: JsonEncoding(RAW, INTEGER),
+    oids.INT4: JsonEncoding(RAW, INTEGER),
+    oids.INT8: JsonEncoding(RAW, INTEGER),
+    oids.OID: JsonEncoding(RAW, INTEGER),
+    oids.FLOAT4: JsonEncoding(FLOAT, NUMBER, json_number),
+    oids.FLOAT8: JsonEncoding(FLOAT, NUMBER, json_number),
+    oids.MONEY: JsonEncoding(CONVERT, STRING, money_digits),
+    oids.CHAR: JsonEncoding(CONVERT, STRING, single_byte),
     **dict.fromkeys(
         (
             *(oids.UUID, oids.BIT, oids.VARBIT, oids.PG_LSN, oids.TID, oids.XID, oids.CID, oids.XID8),
@@ -123,6 +153,25 @@ _FIXED: Final[dict[int, Encoding]] = {
             *(oids.POINT, oids.LSEG, oids.PATH, oids.BOX, oids.POLYGON, oids.LINE, oids.CIRCLE),
             *(oids.TXID_SNAPSHOT, oids.PG_SNAPSHOT),
         ),
-        Encoding(QUOTED, STRING),
+        JsonEncoding(QUOTED, STRING),
     ),
+}
+
+# Dates and times, by the operator's choice.
+_ISO: Final = {
+    oids.DATE: JsonEncoding(QUOTED, ISO_DATE),
+    oids.TIMESTAMP: JsonEncoding(LOCAL, ISO_TIMESTAMP, iso_timestamp),
+    oids.TIMESTAMPTZ: JsonEncoding(INSTANT, ISO_TIMESTAMP, iso_timestamptz),
+    oids.TIME: JsonEncoding(QUOTED, ISO_TIME),
+    oids.TIMETZ: JsonEncoding(QUOTED, ISO_TIME),
+    oids.INTERVAL: JsonEncoding(QUOTED, ISO_DURATION),
+}
+
+_DEBEZIUM: Final = {
+    oids.DATE: JsonEncoding(CONVERT, EPOCH_DAYS, epoch_days),
+    oids.TIMESTAMP: JsonEncoding(CONVERT, MICROS, epoch_micros),
+    oids.TIMESTAMPTZ: _ISO[oids.TIMESTAMPTZ],
+    oids.TIME: JsonEncoding(CONVERT, MICROS, micros_of_day),
+    oids.TIMETZ: JsonEncoding(CONVERT, MICROS, micros_of_utc_day),
+    oids.INTERVAL: _ISO[oids.INTERVAL],
 }
