@@ -11,6 +11,7 @@ _TIMED = (
     "backoff",
     "confirmations",
     "exactly_once",
+    "headway",
     "observer",
     "positions",
     "renames",
