@@ -15,6 +15,7 @@ _TIMED = (
     "observer",
     "positions",
     "renames",
+    "rotation",
     "server_poll",
     "silence",
     "stalls",
