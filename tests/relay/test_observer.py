@@ -55,6 +55,15 @@ def test_the_lag_is_known_as_soon_as_the_stream_flows_again(
         clock.now += 60
 
 
+def test_a_start_says_whom_it_waits_for(observer: Observer, health: Health) -> None:
+    observer.awaits("Kafka")
+    assert health.reason == "starting: waiting for Kafka"
+    observer.creates_slot("shop", "the transactions that run now")
+    assert health.reason == "slot shop is being created: Postgres waits for the transactions that run now"
+    observer.awaits("Postgres to begin the stream")
+    assert health.reason == "starting: waiting for Postgres to begin the stream"
+
+
 @pytest.fixture
 def spool_failed(observer: Observer, health: Health, tmp_path: Path) -> None:
     """The spool's disk was full at row 34, in the second segment."""

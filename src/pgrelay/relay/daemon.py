@@ -229,6 +229,7 @@ class Daemon:
     async def _session(self) -> None:
         """One session, from connecting to its end. Returns when asked to stop."""
         dsn = self._config.source.dsn
+        self._observer.awaits("Postgres")
         async with Catalog(dsn) as catalog, Source(dsn) as source:
             self._rotation.let_in()
             await self._stream(await self._starts.begin(catalog, source))

@@ -42,9 +42,13 @@ class Observer:
         self._metrics.set_slot(server=wal.wal_end, confirmed=wal.confirmed_lsn)
         self._metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
 
+    def awaits(self, whom: str) -> None:
+        """Report whose answer the start awaits."""
+        self._health.starting(f"starting: waiting for {whom}")
+
     def creates_slot(self, slot: str, waits_for: str) -> None:
         """Report that a slot is being created, and what the server `waits_for` with it."""
-        self._health.waiting(f"slot {slot} is being created: Postgres waits for {waits_for}")
+        self._health.starting(f"slot {slot} is being created: Postgres waits for {waits_for}", anyway=True)
 
     @property
     def trying(self) -> bool:
