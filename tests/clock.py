@@ -9,3 +9,6 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.now
+
+    def time(self) -> float:
+        return self.now + 1.8e9

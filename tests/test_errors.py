@@ -10,6 +10,7 @@ from pgrelay.errors import (
     GapError,
     Interrupted,
     KafkaUnavailable,
+    PasswordRefused,
     PgrelayError,
     PositionError,
     ProtocolError,
@@ -30,6 +31,7 @@ from pgrelay.errors import (
 
 STOPS: dict[type[PgrelayError], int] = {
     SetupError: 2,
+    PasswordRefused: 2,
     PositionError: 2,
     GapError: 3,
     RecordError: 4,

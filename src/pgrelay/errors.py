@@ -37,6 +37,10 @@ class SetupError(PgrelayError):
     exit_code: ClassVar[int] = 2
 
 
+class PasswordRefused(SetupError):
+    """The server refuses the password that the password file has, and that may be replaced."""
+
+
 class PositionError(SetupError):
     """A position can't be read, or can't be compared with the server, so changes may be missing."""
 

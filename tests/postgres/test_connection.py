@@ -11,7 +11,14 @@ import pytest
 from psycopg import OperationalError
 from psycopg.errors import CharacterNotInRepertoire, ObjectNotInPrerequisiteState
 
-from pgrelay.errors import GapError, PgrelayError, SetupError, SourceUnavailable, StreamingFailed
+from pgrelay.errors import (
+    GapError,
+    PasswordRefused,
+    PgrelayError,
+    SetupError,
+    SourceUnavailable,
+    StreamingFailed,
+)
 from pgrelay.postgres.connection import connect, connection_error, query_error, server_error
 from tests.answering import answering
 from tests.integration.security.certificates import Authority
@@ -210,6 +217,14 @@ def test_each_refusal_has_its_cure(text: str, cure: str) -> None:
     assert type(error) is SetupError
     assert str(error).startswith(f"source.dsn: {text}; ")
     assert cure in str(error)
+
+
+def test_a_refused_password_of_a_file_is_told_from_others() -> None:
+    refused = 'FATAL:  password authentication failed for user "relay"'
+    told = connection_error(OperationalError(f'{refused}\npassword retrieved from file "/p"'), "")
+    assert type(told) is PasswordRefused
+    assert 'password retrieved from file "/p"; give the password of' in str(told)
+    assert type(connection_error(OperationalError(refused), "")) is SetupError
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,11 @@
 """A session as the observer sees it: what Kafka, Postgres and the encoder are told to answer."""
 
+from pathlib import Path
 from typing import cast
 
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Need
 from pgrelay.metrics import Metrics
@@ -18,6 +22,8 @@ from pgrelay.status.health import Health
 from tests.clock import Clock
 from tests.kafka.producer import FakeProducer
 from tests.kafka.sinks import produce, sink_of
+from tests.wire import build
+from tests.wire.build import xlog_data
 
 STALLED = "Kafka does not acknowledge: no answer for 10 s"
 
@@ -71,6 +77,25 @@ class FakeSession(Session):
         self.send()
         self.kafka.answer()
         self.sink.poll()
+
+
+class SpoolSession(FakeSession):
+    """Receives `segments` of transaction 7, the last one without its end. Row i stands at LSN i."""
+
+    def __init__(self, directory: Path, *segments: range) -> None:
+        super().__init__()
+        spool = Spool(directory)
+        spool.open()
+        self.assembler = Assembler(spool, PreparedStore(spool), memory_limit=1 << 20)
+        for number, rows in enumerate(segments):
+            if number > 0:
+                self.receive(build.stream_stop(), rows[0])
+            self.receive(build.stream_start(7, first=number == 0), rows[0])
+            for row in rows:
+                self.receive(build.insert(1, (str(row),), xid=7), row)
+
+    def receive(self, message: bytes, lsn: int) -> None:
+        self.assembler.receive(xlog_data(message, lsn))
 
 
 class Watching(Observer):

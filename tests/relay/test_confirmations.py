@@ -20,6 +20,17 @@ class FakeSource(Source):
         return self.takes
 
 
+class NotingGuarantee(AtLeastOnce):
+    """Notes for each position whether it must be written at once."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(sink_of(FakeProducer()), ledger, None)
+        self.at_once: list[bool] = []
+
+    def keep_position(self, *, at_once: bool) -> None:
+        self.at_once.append(at_once)
+
+
 def confirmations_of(source: Source) -> Confirmations:
     """Kafka has everything up to LSN 0x100, and keeps no position."""
     ledger = Ledger(0x100)
@@ -50,3 +61,17 @@ def test_the_server_is_asked_for_one_answer_as_soon_as_it_takes_the_question() -
     confirmations.send()
     confirmations.send()
     assert source.replies == [False, True, True, False]
+
+
+def test_a_server_that_asks_is_not_kept_waiting_for_the_position() -> None:
+    """As it stops, it asks until its slot has moved to the end of WAL."""
+    ledger = Ledger(0x100)
+    guarantee = NotingGuarantee(ledger)
+    confirmations = Confirmations(FakeSource(), ledger, guarantee, 10.0)
+    confirmations.turn()
+    guarantee.at_once.clear()
+    confirmations.turn()
+    confirmations.answer()
+    confirmations.turn()
+    confirmations.turn()
+    assert guarantee.at_once == [False, True, False]

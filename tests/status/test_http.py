@@ -1,5 +1,6 @@
 """The status server, queried over real sockets."""
 
+import selectors
 import socket
 import threading
 from collections.abc import Iterator
@@ -225,6 +226,23 @@ def test_a_host_that_does_not_exist_is_a_setup_error(metrics: Metrics, health: H
 
 def test_a_new_server_does_not_listen_yet(metrics: Metrics, health: Health) -> None:
     assert StatusServer(("127.0.0.1", 8080), metrics, health, tell).port == 8080
+
+
+def test_it_sleeps_while_nobody_asks(
+    metrics: Metrics, health: Health, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine may run many relays that have little to do."""
+    waits: list[float | None] = []
+    select = selectors.DefaultSelector.select
+
+    def waited(selector: selectors.DefaultSelector, timeout: float | None = None) -> Any:
+        waits.append(timeout)
+        return select(selector, timeout)
+
+    monkeypatch.setattr(selectors.DefaultSelector, "select", waited)
+    with StatusServer(("127.0.0.1", 0), metrics, health, tell) as server:
+        ask(server, "/healthz")
+    assert waits == [None, None]
 
 
 def test_leaving_the_server_frees_its_port_and_thread(metrics: Metrics, health: Health) -> None:

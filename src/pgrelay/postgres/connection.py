@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgrelay.errors import (
     BEGIN_ANEW,
     GapError,
+    PasswordRefused,
     PgrelayError,
     RecordError,
     SetupError,
@@ -93,6 +94,8 @@ _REFUSALS: Final = (
     "does not support SSL",
     *MISTAKES,
 )
+# What libpq adds if that password was refused, and it came from a file.
+_FROM_FILE: Final = "password retrieved from file"
 
 
 async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, ...]]:
@@ -149,7 +152,8 @@ def connection_error(error: psycopg.Error, dsn: str) -> PgrelayError:
     # libpq adds a question, `Is the server running on that host?`; the cure answers it.
     text = one_line("\n".join(line for line in str(error).splitlines() if not line.endswith("?")))
     if any(refusal in text for refusal in _REFUSALS):
-        return SetupError(f"source.dsn: {text}; {cure(text, dsn)}")
+        refused = PasswordRefused if _FROM_FILE in text else SetupError
+        return refused(f"source.dsn: {text}; {cure(text, dsn)}")
     return SourceUnavailable(f"Postgres can't be reached: {text}; {cure(text, dsn)}")
 
 

@@ -108,10 +108,12 @@ class AtLeastOnce:
 
     def keep_position(self, *, at_once: bool) -> None:
         if self._positions is not None:
-            self._positions.keep(self._ledger.flush_lsn, at_once)
+            self._positions.keep(self._ledger.flush_lsn, self.relayed_lsn, at_once)
 
     def position_rest_s(self) -> float:
-        return math.inf if self._positions is None else self._positions.rest_s(self._ledger.flush_lsn)
+        if self._positions is None:
+            return math.inf
+        return self._positions.rest_s(self._ledger.flush_lsn, self.relayed_lsn)
 
     @property
     def position_waits_s(self) -> float | None:

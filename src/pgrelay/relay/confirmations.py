@@ -40,7 +40,8 @@ class Confirmations:
 
         `at_once`: the position is due even shortly after the last one.
         """
-        self._guarantee.keep_position(at_once=at_once)
+        # A server that asks may wait for its slot to move: as it stops, it does.
+        self._guarantee.keep_position(at_once=at_once or self._due == 0)
         now = time.monotonic()
         if now >= self._due or (self._lags and now >= self._sent + _LEAST_S):
             self.send()

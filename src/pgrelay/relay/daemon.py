@@ -37,6 +37,7 @@ from pgrelay.postgres.source import Source
 from pgrelay.relay.backoff import Backoff
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.refusals import Refusals
+from pgrelay.relay.rotation import Rotation
 from pgrelay.relay.session import Session
 from pgrelay.relay.starts import Starts
 from pgrelay.relay.tasks import cancelled, cut, optional
@@ -104,6 +105,7 @@ class Daemon:
         self._backoff = Backoff()
         self._observer = Observer(metrics, health)
         self._refusals = Refusals(config)
+        self._rotation = Rotation()
         self._starts = Starts(config, metrics, self._observer, self._refusals)
         self._advise = advise
         self._advice: asyncio.Task[None] | None = None
@@ -151,7 +153,7 @@ class Daemon:
                 raise
             ended = self._failed.error
         except Exception as error:
-            ended = error
+            ended = self._rotation.judged(error)
         else:
             return
         failed, self._failed = self._failed, None  # it holds on to the session
@@ -227,7 +229,9 @@ class Daemon:
     async def _session(self) -> None:
         """One session, from connecting to its end. Returns when asked to stop."""
         dsn = self._config.source.dsn
+        self._observer.awaits("Postgres")
         async with Catalog(dsn) as catalog, Source(dsn) as source:
+            self._rotation.let_in()
             await self._stream(await self._starts.begin(catalog, source))
 
     async def _stream(self, session: Session) -> None:

@@ -89,6 +89,7 @@ class Starts:
         before = await self._make_ready(server, start)
         self.resume_point.follow(before)
         options = stream_options(config.source, source.server_version, streams=self.streams)
+        self._observer.awaits("Postgres to begin the stream")
         await source.start(config.source.slot, self.resume_point.flush_lsn, options)
         # The slot is ours only now. Until here another relay, or anyone else, may have moved it.
         slot = await catalog.slot(config.source.slot) or before
@@ -135,6 +136,7 @@ class Starts:
         if first and found is None:
             # If Kafka is away, create the slot all the same, so that nothing is missed meanwhile; Kafka is
             # checked below. If Kafka refuses, a topic for example, no slot may be left that nobody reads.
+            self._observer.awaits("Kafka")
             with contextlib.suppress(KafkaUnavailable):
                 await refuse_new_slot(sink, server.offsets, server.standby)
                 if config.source.create:
@@ -142,6 +144,7 @@ class Starts:
             await self._check_rest(server.system.systemid)
             # Kafka may have taken its time, and another relay may have created the slot.
             found = await catalog.slot(config.source.slot)
+        self._observer.awaits("Postgres")
         await prepare(catalog, config, self._publications, self.resume_point, found)
         slot = found
         if slot is None:
@@ -152,10 +155,12 @@ class Starts:
         check_not_lost(slot, config.source.slot)
         self.resume_point.seen(slot)
         # Before the stream: we are silent while we wait here, and the server would cut it.
+        self._observer.awaits("Kafka")
         await sink.topics.learn()
         await self._require_topics(sink)
         await start.hold_against_kafka(server, slot)
         if self._registry is not None:
+            self._observer.awaits("the schema registry")
             await self._registry.connect()
         return slot
 

@@ -6,7 +6,7 @@ and than the last look at the server of which we have received all WAL. So they 
 what we had received and Kafka had not acknowledged comes again after a reconnect, and may be older.
 
 A stream that is always some seconds behind never has all WAL of the latest look. So an earlier look is kept
-until we have received its WAL.
+until we have received its WAL. A look from before the stream is never too recent: nothing is under way then.
 """
 
 from typing import Final
@@ -17,41 +17,44 @@ _RECENT_S: Final = 1.0
 
 
 class Unreceived:
-    """Times are in Unix seconds; LSNs are bytes of WAL."""
+    """Times are in monotonic seconds, also those of commits; LSNs are bytes of WAL."""
 
     def __init__(self) -> None:
-        self._since_s: float | None = None
-        self._had_all_s: float | None = None
+        self._since: float | None = None
+        self._had_all_at: float | None = None
         # A look whose WAL we have not received yet: when it was, and where WAL ended.
         self._ahead: tuple[float, int] | None = None
 
-    def since_s(
+    def since(
         self,
         received: int,
         wal_end: int,
-        asked_s: float,
-        now_s: float,
-        delivered_s: float | None,
-        waits_s: float | None = None,
+        asked_at: float,
+        now: float,
+        *,
+        delivered: float | None,
+        waits: float | None = None,
+        before: bool = False,
     ) -> float | None:
         """The time since which commits may have been waiting to be received; None if we are not behind.
 
-        The server's WAL ended at `wal_end` when it was asked at `asked_s`. The last commit that Kafka has
-        acknowledged is of `delivered_s`; of those received that it has not, the oldest is of `waits_s`.
-        Before the first one, and the first look whose WAL was received, it is the first look itself.
+        The server's WAL ended at `wal_end` when it was asked at `asked_at`: if `before`, before the stream
+        began. The last commit that Kafka has acknowledged is of `delivered`; of those received that it has
+        not, the oldest is of `waits`. Before the first one, and the first look whose WAL was received, it is
+        the first look itself.
         """
         if wal_end - received <= _NEAR:
-            self._had_all(asked_s, waits_s)
-            self._since_s, self._ahead = None, None
-        elif now_s - asked_s >= _RECENT_S:
+            self._had_all(asked_at, waits)
+            self._since, self._ahead = None, None
+        elif before or now - asked_at >= _RECENT_S:
             if self._ahead is None:
-                self._ahead = asked_s, wal_end
+                self._ahead = asked_at, wal_end
             elif self._ahead[1] - received <= _NEAR:
-                self._had_all(self._ahead[0], waits_s)
-                self._ahead = asked_s, wal_end
-            known = [time_s for time_s in (self._had_all_s, delivered_s) if time_s is not None]
-            self._since_s = max(known) if known else self._since_s or asked_s
-        return self._since_s
+                self._had_all(self._ahead[0], waits)
+                self._ahead = asked_at, wal_end
+            known = [time for time in (self._had_all_at, delivered) if time is not None]
+            self._since = max(known) if known else self._since or asked_at
+        return self._since
 
-    def _had_all(self, asked_s: float, waits_s: float | None) -> None:
-        self._had_all_s = asked_s if waits_s is None else min(asked_s, waits_s)
+    def _had_all(self, asked_at: float, waits: float | None) -> None:
+        self._had_all_at = asked_at if waits is None else min(asked_at, waits)

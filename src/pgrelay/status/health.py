@@ -18,6 +18,8 @@ class Health:
         self._clock = clock
         self._last_beat_s = clock()
         self._waiting_for: str | None = "starting"
+        # No trouble is shown, but only what a start awaits.
+        self._starting = True
 
     def beat(self) -> None:
         """Record that the event loop ran."""
@@ -25,11 +27,16 @@ class Health:
 
     def streaming(self) -> None:
         """Record that the stream flows."""
-        self._waiting_for = None
+        self._waiting_for, self._starting = None, False
+
+    def starting(self, reason: str, *, anyway: bool = False) -> None:
+        """Record what a start awaits. Trouble that is shown says more, and stays, unless `anyway`."""
+        if self._starting or anyway:
+            self._waiting_for, self._starting = reason, True
 
     def waiting(self, reason: str) -> None:
         """Record that the stream doesn't flow; `reason` is one line: `Postgres can't be reached: refused`."""
-        self._waiting_for = reason
+        self._waiting_for, self._starting = reason, False
 
     @property
     def ready(self) -> bool:

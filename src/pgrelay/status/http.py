@@ -6,6 +6,7 @@ one lock for everything.
 """
 
 import json
+import selectors
 import socket
 import socketserver
 import threading
@@ -31,7 +32,6 @@ _HTML: Final = "text/html; charset=utf-8"
 _JSON: Final = "application/json"
 _PATHS: Final = "/, /status, /metrics, /healthz and /readyz"
 _CLIENT_TIMEOUT_S: Final = 10.0
-_STOP_POLL_S: Final = 0.05
 # Each takes a thread and a file, which the relay needs more.
 _MOST_CLIENTS: Final = 32
 
@@ -64,9 +64,7 @@ class StatusServer:
         """Bind and serve. Raises SetupError if it can't listen on the address."""
         self._page = Page.load()
         self._server = _bind(self._address, self._answer, self._page.policy)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_STOP_POLL_S,), name="pgrelay-http", daemon=True
-        )
+        self._thread = threading.Thread(target=self._server.serve, name="pgrelay-http", daemon=True)
         self._thread.start()
         _log.debug("status server listens", host=self._address[0], port=self.port)
         return self
@@ -75,7 +73,7 @@ class StatusServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._server is not None and self._thread is not None:
-            self._server.shutdown()
+            self._server.stop()
             self._thread.join()
             self._server.server_close()
             self._server = self._thread = None
@@ -122,6 +120,9 @@ class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
+    request_queue_size = _MOST_CLIENTS
+    # A client that gave up before it was served is not waited for.
+    timeout = 0
 
     def __init__(
         self,
@@ -135,7 +136,24 @@ class _Server(socketserver.ThreadingTCPServer):
         self.policy = policy
         self._served: dict[socket.socket, None] = {}
         self._lock = threading.Lock()
+        self._stopping, self._stopped = socket.socketpair()
         super().__init__(address, _Exchange)
+
+    def serve(self) -> None:
+        """Serve until `stop` is called. Unlike `serve_forever`, do not wake up to look for that."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            selector.register(self._stopped, selectors.EVENT_READ)
+            while all(key.fileobj is self for key, _ in selector.select()):
+                self.handle_request()
+
+    def stop(self) -> None:
+        self._stopping.close()
+
+    def server_close(self) -> None:
+        super().server_close()
+        self._stopping.close()
+        self._stopped.close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve one more client. If there are too many, hang up on the one that has been here longest."""

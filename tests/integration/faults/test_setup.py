@@ -1,6 +1,7 @@
 """Mistakes in the setup end the relay with one line that says what to do: row 40 of docs/guarantees.md."""
 
 import re
+from pathlib import Path
 
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -93,6 +94,31 @@ def test_a_wrong_postgres_password_ends_the_relay(
     for password, complaint in ("", "no password supplied"), ("wrong", "password authentication failed"):
         relay = new_relay(source={"dsn": make_conninfo(database.dsn, user="relay", password=password)})
         assert complaint in last_words(relay.start(), WRONG)
+
+
+@own_postgres()
+def test_a_password_file_that_is_replaced_a_moment_late_is_waited_for(
+    server: Postgres, database: Database, new_relay: NewRelay, tmp_path: Path
+) -> None:
+    database.execute("CREATE ROLE relay SUPERUSER LOGIN REPLICATION PASSWORD 'old'")
+    (server.data / "pg_hba.conf").write_text("host all relay all scram-sha-256\nhost all all all trust\n")
+    server.restart()
+    file = tmp_path / "pgpass"
+
+    def write(password: str) -> None:
+        file.write_text(f"*:*:*:*:{password}\n")
+        file.chmod(0o600)
+
+    write("old")
+    dsn = make_conninfo(database.dsn, user="relay", passfile=str(file))
+    relay = new_relay(source={"dsn": dsn}).start().wait_streaming()
+    database.execute("ALTER ROLE relay PASSWORD 'new'")
+    server.restart()
+    waiting = relay.wait_event("waiting, will go on by itself")
+    while "password retrieved from file" not in waiting["reason"]:
+        waiting = relay.wait_event("waiting, will go on by itself", len(relay.events(waiting["event"])) + 1)
+    write("new")
+    relay.wait_streaming()
 
 
 @pytest.mark.parametrize("version", ["14", "18"], indirect=True)

@@ -1,0 +1,32 @@
+"""A password that is changed while the relay runs: at the server first, and in its file a moment later.
+
+Kubernetes brings a changed secret into a volume within a minute or two. A password that was right before may
+be so again until then. One that is no file's, or that was never right, stays wrong.
+"""
+
+import time
+from typing import Final
+
+from pgrelay.errors import PasswordRefused, SourceUnavailable
+
+_PATIENCE_S: Final = 120.0
+
+
+class Rotation:
+    """What this process knows of its password."""
+
+    def __init__(self) -> None:
+        self._was_right = False
+        self._refused_since: float | None = None
+
+    def let_in(self) -> None:
+        """The server has taken the password."""
+        self._was_right, self._refused_since = True, None
+
+    def judged(self, error: Exception) -> Exception:
+        """The error itself, or one that passes if the file may have another password in a moment."""
+        if not isinstance(error, PasswordRefused) or not self._was_right:
+            return error
+        now = time.monotonic()
+        self._refused_since = now if self._refused_since is None else self._refused_since
+        return error if now - self._refused_since >= _PATIENCE_S else SourceUnavailable(str(error))
