@@ -41,9 +41,9 @@ from pgrelay.wire.replication import (
     KEEPALIVE,
     XLOG_DATA,
     PrimaryKeepalive,
-    XLogData,
     check_frame,
     frame_lsn,
+    frame_sent_us,
     id_after_tag,
 )
 
@@ -191,9 +191,8 @@ class Assembler:
         message = self._parse(frame)
         if not isinstance(message, pgoutput.Message) or message.transactional:
             raise self._misplaced(frame)
-        sent_us = XLogData.parse(frame).sent_us
         self.server_lsn = max(self.server_lsn, message.lsn)
-        self._events.append(TransactionBegin(None, message.lsn, sent_us))
+        self._events.append(TransactionBegin(None, message.lsn, frame_sent_us(frame)))
         self._events.append(frame)
         self._events.append(TransactionEnd(message.lsn))
 

@@ -41,7 +41,9 @@ class AvroColumn(ColumnPlan):
             if self.binary is not None:
                 self.binary = _unquoted(self.binary)
         elif self.treatment != MASK:
-            self._write_as_avro(of, options, dimensions)
+            text = avro_type(of, options.encodings, dimensions)
+            self.text, self.schema, self.encoding = text, text.schema, text.name
+            self.binary = from_binary(of, options.encodings, dimensions)
         self.shown_name = string(self.field)
         self.member = PRESENT if self.nullable else b""
         self.key_member = b""
@@ -51,12 +53,6 @@ class AvroColumn(ColumnPlan):
             self.member_unchanged = PRESENT + string(PLACEHOLDER)
         if self.treatment == MASK:
             self.member_hidden = PRESENT + string(options.selection.mask_with)
-
-    def _write_as_avro(self, of: ColumnType, options: RecordOptions, dimensions: int) -> None:
-        text = avro_type(of, options.encodings, dimensions)
-        self.schema, self.encoding = text.schema, text.name
-        self.text = text
-        self.binary = from_binary(of, options.encodings, dimensions)
 
 
 def _unquoted(digest: Encoding) -> Encoding:
