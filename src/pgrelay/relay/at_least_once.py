@@ -102,10 +102,6 @@ class AtLeastOnce:
         return self._ledger.waiting or self.confirmable_lsn < self._ledger.flush_lsn
 
     @property
-    def awaits_reports(self) -> bool:
-        return not self._ledger.idle or self.position_waits_s is not None
-
-    @property
     def confirmable_lsn(self) -> int:
         flush_lsn = self._ledger.flush_lsn
         return flush_lsn if self._positions is None else min(flush_lsn, self._positions.lsn)

@@ -37,7 +37,6 @@ _UNCOVERED: Final = -1
 
 # How often the position alone is committed: of an idle stream, or past transactions that have no records.
 _IDLE_EVERY_S: Final = 1.0
-_LOOK_AGAIN_S: Final = 0.05
 
 
 class ExactlyOnceStart:
@@ -132,15 +131,6 @@ class ExactlyOnce:
         self._held.append(entry)
 
     @property
-    def awaits_reports(self) -> bool:
-        return not self._ledger.idle and not self._holds_positions
-
-    @property
-    def _holds_positions(self) -> bool:
-        """All that waits is positions, and transactions without records, which are committed now and then."""
-        return bool(self._held) and not self._records and not self._ledger.in_transaction
-
-    @property
     def confirmable_lsn(self) -> int:
         return self._ledger.flush_lsn
 
@@ -148,10 +138,7 @@ class ExactlyOnce:
         return None
 
     def position_rest_s(self) -> float:
-        if not self._holds_positions:
-            return math.inf
-        # Nothing is committed as long as the session waits for something else: then don't spin.
-        return max(self._committed_at + _IDLE_EVERY_S - time.monotonic(), _LOOK_AGAIN_S)
+        return math.inf
 
     def due_commit(self, *, nothing_else: bool) -> Commit | None:
         return self.commit() if self.due(nothing_else) else None

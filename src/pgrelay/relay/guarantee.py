@@ -79,10 +79,6 @@ class DeliveryGuarantee(Protocol):
         """Between transactions: whether one, or its position, is still to be acknowledged."""
 
     @property
-    def awaits_reports(self) -> bool:
-        """Whether Kafka may acknowledge something of what has entered, or a position, without a commit."""
-
-    @property
     def confirmable_lsn(self) -> int:
         """What Postgres may be told: the ledger's flush LSN, or less if Kafka lacks that position yet."""
 
@@ -93,7 +89,7 @@ class DeliveryGuarantee(Protocol):
         """
 
     def position_rest_s(self) -> float:
-        """Seconds until a position is due to be written or committed; inf if none, or if one is under way."""
+        """Seconds until `keep_position` has something to write; inf if nothing, or if one is under way."""
 
     @property
     def position_waits_s(self) -> float | None:

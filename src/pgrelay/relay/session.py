@@ -290,7 +290,8 @@ class Session:
         if (self.guarantee.hurries or self._outbox) and self.sink.hurry():
             return
         rest_s = min(self.confirmations.rest_s(), self.server_poll.rest_s())
-        if self.guarantee.awaits_reports or self._outbox or rest is Rest.ERRAND:
+        waiting = self.guarantee.position_waits_s is not None or not self.ledger.idle
+        if waiting or self._outbox or rest is Rest.ERRAND:
             rest_s = min(rest_s, self._rest_s)
             self._rest_s = min(self._rest_s * 2, _REST_MOST_S)
         if rest is Rest.ERRAND:
