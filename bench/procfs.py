@@ -39,6 +39,18 @@ def memory_mb(pid: int, field: str) -> float:
     return 0.0
 
 
+def wakeups(pid: int) -> int:
+    """How often the current threads have begun to wait."""
+    count = 0
+    for task in (_PROC / str(pid) / "task").iterdir():
+        try:
+            status = (task / "status").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # the thread has just ended
+            continue
+        count += int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    return count
+
+
 def busy_s() -> float:
     """CPU that everything used since boot, on all cores, including time stolen by the hypervisor."""
     fields = (_PROC / "stat").read_text().splitlines()[0].split()[1:9]
