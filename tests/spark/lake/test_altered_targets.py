@@ -114,6 +114,22 @@ def test_iceberg_keeps_a_column_that_arranges_its_files(
     assert "name" in altered.table.rows().columns
 
 
+@pytest.mark.parametrize("setting", ["spark.wap.id", "spark.wap.branch"])
+def test_rows_are_not_staged_beside_an_iceberg_table(spark: SparkSession, target: str, setting: str) -> None:
+    """They would be taken for written, and missing in the table."""
+    altered = Altered(spark, target, "iceberg", table(TOPIC, ID))
+    spark.conf.set(setting, "audit")
+    try:
+        altered.batch(change("c", 10, after={"id": 1}))
+        altered.sql("ALTER TABLE {} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
+        with pytest.raises(SetupError, match=f"has {setting} and the table write.wap.enabled, .*: unset one"):
+            altered.batch(change("c", 11, after={"id": 2}))
+    finally:
+        spark.conf.unset(setting)
+    altered.batch(change("c", 12, after={"id": 3}))
+    assert rows(altered.table.rows()) == {(1,): 1, (3,): 1}
+
+
 def test_an_update_that_leaves_out_a_value_is_applied_where_the_key_must_not_be_null(
     spark: SparkSession, target: str
 ) -> None:

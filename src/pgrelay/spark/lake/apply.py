@@ -176,6 +176,8 @@ class Target:
             return
         elif self._demanded != schema.columns:
             demand(self.table, schema)
+        if not self._demanded:
+            self.table.refuse_staging()
         self.positions.note_cluster()
         self._demanded = schema.columns
 

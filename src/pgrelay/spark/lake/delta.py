@@ -79,6 +79,9 @@ class DeltaTable(LakeTable):
         # By default 30 days. Each batch is a commit, or two, and Delta lists all their entries several times.
         return {**_FEATURES, "delta.logRetentionDuration": "interval 7 days"}
 
+    def refuse_staging(self) -> None:
+        """Never: Delta has no such thing."""
+
     def shed_log(self) -> None:
         shed_entries(self.spark, self.loaded())
 

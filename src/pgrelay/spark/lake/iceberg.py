@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType
 
+from pgrelay.errors import SetupError
 from pgrelay.spark.lake.tables import OWN_KEPT, LakeTable
 from pgrelay.spark.names import COMMIT_LSN, literal, quoted
 
@@ -21,6 +22,11 @@ _DEFAULTS: Final = {
 }
 
 _MARK: Final = "pgrelay"  # in the summary of a snapshot
+
+# Iceberg's "write, audit, publish": with the property, a session that has one of the settings writes beside
+# the table.
+_STAGED: Final = "write.wap.enabled"
+_STAGES: Final = ("spark.wap.id", "spark.wap.branch")
 
 
 class IcebergTable(LakeTable):
@@ -51,6 +57,14 @@ class IcebergTable(LakeTable):
     @property
     def _defaults(self) -> Mapping[str, str]:
         return _DEFAULTS
+
+    def refuse_staging(self) -> None:
+        told = [name for name in _STAGES if self.spark.conf.get(name, None)]
+        if told and self.properties().get(_STAGED, "").lower() == "true":
+            raise SetupError(
+                f"{self.name}: the session has {told[0]} and the table {_STAGED}, so that Iceberg would put "
+                "the rows beside the table, where the next changes do not find them: unset one of the two"
+            )
 
     def shed_log(self) -> None:
         """Nothing: its properties bound old metadata."""

@@ -136,6 +136,10 @@ class LakeTable(ABC):
         self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_listed(properties)})")
 
     @abstractmethod
+    def refuse_staging(self) -> None:
+        """Raise SetupError if the session writes beside the table, until somebody publishes that."""
+
+    @abstractmethod
     def shed_log(self) -> None:
         """Called after commits to a table of our own, keeps its log short."""
 
