@@ -9,7 +9,8 @@ from tests.integration.faults.history import history
 from tests.integration.faults.slots import cut_stream
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
-from tests.integration.topics import Record
+from tests.integration.topics import Record, has_open_transaction
+from tests.integration.waiting import wait_until
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, body text)"
 
@@ -49,6 +50,13 @@ def ids(relay: Relay) -> list[int]:
     records = relay.records("t")
     assert_order(records)
     return [record.json["after"]["id"] for record in sorted(records, key=place)]
+
+
+def all_ids(relay: Relay) -> list[int]:
+    """`ids`, once a commit's markers are there, which may come after its acknowledgement."""
+    topic = relay.topic("t")
+    wait_until(lambda: not has_open_transaction(relay.kafka.bootstrap, topic), "markers")
+    return ids(relay)
 
 
 def assert_each_change_is_there_once(relay: Relay) -> None:
