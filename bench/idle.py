@@ -56,7 +56,7 @@ class Situation:
     def __str__(self) -> str:
         said = [f"{self.tables:,} table{'s' * (self.tables > 1)}"]
         if self.commits_s:
-            said.append(f"{self.commits_s:g} commits/s{' elsewhere' * self.elsewhere}")
+            said.append(f"{self.commits_s:g} commit{'s' * (self.commits_s != 1)}/s{' elsewhere' * self.elsewhere}")
         if not self.watched:
             said.append("not watched")
         if self.delivery == "exactly_once":
