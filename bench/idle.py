@@ -56,7 +56,8 @@ class Situation:
     def __str__(self) -> str:
         said = [f"{self.tables:,} table{'s' * (self.tables > 1)}"]
         if self.commits_s:
-            said.append(f"{self.commits_s:g} commit{'s' * (self.commits_s != 1)}/s{' elsewhere' * self.elsewhere}")
+            rate = f"{self.commits_s:g} commit{'s' * (self.commits_s > 1)}/s"
+            said.append(rate + " elsewhere" * self.elsewhere)
         if not self.watched:
             said.append("not watched")
         if self.delivery == "exactly_once":
