@@ -28,7 +28,7 @@ from pgrelay.spark.records.change_columns import (
     unidentified,
 )
 from pgrelay.spark.records.order import by_version
-from pgrelay.spark.records.sql import HERE, array_of_texts, case, named, parsed, texts, when
+from pgrelay.spark.records.sql import array_of_texts, case, named, parsed, texts, when
 from pgrelay.spark.records.unchanged import doubtful, named_now
 from pgrelay.spark.schemas.avro_schemas import WriterSchema, field_of, writer_schema
 from pgrelay.spark.schemas.columns import Column
@@ -88,11 +88,7 @@ class AvroRecords:
     def _decoded(self) -> list[Expression | str]:
         """A column for each schema, which holds the values of its id."""
         body = F.expr("substring(value, 6)")
-        # A reader's `where` would decode the value once more for each column that it mentions: see HERE.
-        values = [
-            F.when((F.col("id") == w.id) & F.expr(HERE), decode(body, w.text)).alias(w.decoded)
-            for w in self._writers
-        ]
+        values = [F.when(F.col("id") == w.id, decode(body, w.text)).alias(w.decoded) for w in self._writers]
         return ["topic", "partition", "offset", "has_key", "id", "value", *values]
 
     def _on_decoded(self, decoded: StructType) -> list[list[str]]:

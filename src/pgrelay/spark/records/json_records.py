@@ -6,7 +6,7 @@ already. Each value is then converted by the version of the schema that it was w
 
 Each step contains a lambda on purpose. Spark generates one method for a step without one, and HotSpot never
 compiles a method of more than 8,000 bytes, which a dozen columns exceed. A step with a lambda is generated in
-pieces. And the costly steps contain `HERE`, so that a reader's `where` does not repeat them.
+pieces.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ from pgrelay.spark.records.documents import (
     value_of_document,
 )
 from pgrelay.spark.records.order import before, by_version
-from pgrelay.spark.records.sql import HERE, array_of_texts, case, from_json, named, parsed, texts, when
+from pgrelay.spark.records.sql import array_of_texts, case, from_json, named, parsed, texts, when
 from pgrelay.spark.records.unchanged import doubtful, named_now
 from pgrelay.spark.records.values import is_text, value_of
 from pgrelay.spark.schemas.columns import Column
@@ -82,7 +82,7 @@ class JsonRecords:
         placed = [quoted(name) for name in PLACED]
         return [
             _envelope(),
-            ["*", named(when(f"{_IS_FLAT} AND {HERE}", from_json("text", _ROW)), "flat")],
+            ["*", named(when(_IS_FLAT, from_json("text", _ROW)), "flat")],
             _members(schema),
             ["*", *(named(_texts(side, schema), f"{side}_texts") for side in SIDES)],
             [
@@ -108,7 +108,7 @@ def _envelope() -> list[str]:
         *("topic", "partition", "`offset`"),
         named("key IS NOT NULL", "has_key"),
         named(text, "text"),
-        named(when(HERE, envelope), "envelope"),
+        named(envelope, "envelope"),
     ]
 
 
@@ -152,7 +152,7 @@ def _texts(side: str, schema: TableSchema) -> str:
     row = f"{side}_row"
     in_order = f"map_keys({row}) = {texts(column.name for column in schema.columns)}"
     found = f"transform({texts(schema.known_names())}, name -> try_element_at({row}, name))"
-    return case([(f"{row} IS NULL OR NOT {HERE}", "NULL"), (in_order, f"map_values({row})")], found)
+    return case([(f"{row} IS NULL", "NULL"), (in_order, f"map_values({row})")], found)
 
 
 def _text(side: str, schema: TableSchema, name: str) -> str:

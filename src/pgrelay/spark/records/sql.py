@@ -18,10 +18,6 @@ from pgrelay.spark.names import constant, quoted
 # By default the parser refuses a number of a thousand digits, and a string of 20 MB.
 JSON_OPTIONS: Final = {"maxNumLen": "200000", "maxStringLen": str(2**31 - 1)}
 
-# True in every row, which Spark can't know. It moves a condition below the columns that it is about, and so
-# computes these once more for each mention; but it leaves it above a column that is not deterministic.
-HERE: Final = "spark_partition_id() >= 0"
-
 
 def parsed(spark: SparkSession, columns: Iterable[str]) -> list[Expression]:
     """Columns of a select, which serve any number of them. `F.expr` parses its text anew in each."""
