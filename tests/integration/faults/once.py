@@ -54,9 +54,14 @@ def ids(relay: Relay) -> list[int]:
 
 def all_ids(relay: Relay) -> list[int]:
     """`ids`, once a commit's markers are there, which may come after its acknowledgement."""
-    topic = relay.topic("t")
-    wait_until(lambda: not has_open_transaction(relay.kafka.bootstrap, topic), "markers")
+    await_markers(relay, "t")
     return ids(relay)
+
+
+def await_markers(relay: Relay, *tables: str) -> None:
+    """Wait until a reader of committed records comes to the end of the tables' topics."""
+    kafka, topics = relay.kafka.bootstrap, [relay.topic(table) for table in tables]
+    wait_until(lambda: not any(has_open_transaction(kafka, topic) for topic in topics), "markers")
 
 
 def assert_each_change_is_there_once(relay: Relay) -> None:
