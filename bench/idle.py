@@ -11,18 +11,17 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import psycopg
-
+from bench.beside import beside
 from bench.contenders import relay
 from bench.drain import Void, streaming
 from bench.procfs import Meter, memory_mb, wakeups
-from bench.stage import Connection, Stage, loaded, servers
+from bench.stage import Connection, Stage, flushing, loaded, servers
 from bench.topics import Topics
 from bench.workloads import Workload
 from pgrelay.embedded.ports import free_port
@@ -80,24 +79,16 @@ SITUATIONS: Final = (
 )
 
 
-@contextmanager
-def beside(step: Callable[[], None], every_s: float) -> Iterator[None]:
-    """Take a step in a thread, again and again, for the block."""
-    over = threading.Event()
+def again_and_again(step: Callable[[], None], every_s: float) -> Callable[[threading.Event], None]:
+    """The work of taking a step so often, for `beside`."""
 
-    def run() -> None:
+    def work(over: threading.Event) -> None:
         due = time.monotonic()
         while not over.wait(max(0.0, due - time.monotonic())):
             step()
             due += every_s
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return work
 
 
 class Prober:
@@ -140,13 +131,6 @@ def wait_confirmed(connection: Connection, slot: str) -> None:
         time.sleep(0.1)
 
 
-def connected(dsn: str) -> Connection:
-    connection = psycopg.connect(dsn, autocommit=True)
-    # The stage's servers commit asynchronously, and a walsender only sends flushed WAL.
-    connection.execute("SET synchronous_commit = on")
-    return connection
-
-
 def measure(stage: Stage, situation: Situation, seconds: float) -> None:
     """Print one line of figures."""
     listen = f"127.0.0.1:{free_port()}"
@@ -159,7 +143,7 @@ def measure(stage: Stage, situation: Situation, seconds: float) -> None:
         load = stack.enter_context(loaded(stage, workload))
         topics = stack.enter_context(Topics(stage.bootstrap, contender.prefix, names))
         topics.mark()
-        connection = stack.enter_context(connected(load.dsn))
+        connection = stack.enter_context(flushing(load.dsn))
         process = stack.enter_context(streaming(stage, load, contender))
         connection.execute(_ROWS.format(situation.tables).encode())
         wait_confirmed(connection, contender.prefix)
@@ -167,12 +151,12 @@ def measure(stage: Stage, situation: Situation, seconds: float) -> None:
             str(kind): int(str(pid)) for pid, kind in connection.execute(_BACKENDS.encode()).fetchall()
         }
         if situation.watched:
-            stack.enter_context(beside(Prober(listen), _PROBE_EVERY_S))
+            stack.enter_context(beside(again_and_again(Prober(listen), _PROBE_EVERY_S)))
         if situation.commits_s:
-            writer = stack.enter_context(connected(stage.postgres.dsn if situation.elsewhere else load.dsn))
+            writer = stack.enter_context(flushing(stage.postgres.dsn if situation.elsewhere else load.dsn))
             writer.execute("CREATE TABLE IF NOT EXISTS t1 (id bigint PRIMARY KEY, note text)")
             writer.execute("DELETE FROM t1")
-            stack.enter_context(beside(Writer(writer), 1 / situation.commits_s))
+            stack.enter_context(beside(again_and_again(Writer(writer), 1 / situation.commits_s)))
         time.sleep(_SETTLE_S)
         print(f"{situation!s:<46}", _figures(process.pid, backends, stage.broker_pid, seconds), flush=True)
 

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.contenders import relay
 from bench.drain import streaming
-from bench.stage import Load, Stage, loaded, servers
+from bench.stage import Load, Stage, flushing, loaded, servers
 from bench.topics import Topics
 from bench.workloads import Workload
 from pgrelay.embedded.ports import free_port
@@ -71,9 +71,7 @@ class Arrivals:
 def commit(dsn: str, ids: range, rate: float) -> dict[int, float]:
     """Commit `rate` rows a second; return when each commit returned, by id."""
     returned: dict[int, float] = {}
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        # The stage's servers commit asynchronously, and a walsender only sends flushed WAL.
-        connection.execute("SET synchronous_commit = on")
+    with flushing(dsn) as connection:
         start = time.monotonic()
         for number, row in enumerate(ids):
             time.sleep(max(0.0, start + number / rate - time.monotonic()))

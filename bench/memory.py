@@ -21,6 +21,7 @@ from pathlib import Path
 
 import psycopg
 
+from bench.beside import beside
 from bench.contenders import relay
 from bench.drain import Run, drain
 from bench.procfs import memory_mb
@@ -86,9 +87,8 @@ def spark(values: Sequence[float]) -> str:
 @contextmanager
 def slowed(pid: int, seconds: float) -> Iterator[None]:
     """Let a process run only a small part of the time, for `seconds`, or as long as the block."""
-    over = threading.Event()
 
-    def pace() -> None:
+    def pace(over: threading.Event) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until and not over.is_set():
             os.kill(pid, signal.SIGSTOP)
@@ -96,13 +96,8 @@ def slowed(pid: int, seconds: float) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
             over.wait(_RUNNING_S)
 
-    thread = threading.Thread(target=pace)
-    thread.start()
-    try:
+    with beside(pace):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def run(workload: Workload, slow_s: float) -> tuple[Run, list[Sample]]:

@@ -109,6 +109,16 @@ def slot_copy(connection: Connection, name: str) -> Iterator[str]:
             connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
 
 
+def flushing(dsn: str) -> Connection:
+    """A connection whose commits are sent at once.
+
+    The stage's servers commit asynchronously, and a walsender only sends flushed WAL.
+    """
+    connection = psycopg.connect(dsn, autocommit=True)
+    connection.execute("SET synchronous_commit = on")
+    return connection
+
+
 def _wal_end(connection: Connection) -> str:
     [lsn] = _one_row(connection, "SELECT pg_current_wal_insert_lsn()::text")
     return str(lsn)
