@@ -42,8 +42,13 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def server(metrics: Metrics, health: Health) -> Iterator[StatusServer]:
+    """It outlives its clients: the request of a late one would be logged into the next test."""
+    before = set(threading.enumerate())
     with StatusServer(("127.0.0.1", 0), metrics, health, tell) as running:
         yield running
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=20)
+        assert not thread.is_alive(), thread
 
 
 def tell() -> dict[str, Any]:
