@@ -22,7 +22,7 @@ from tests.integration.databases import Database
 from tests.integration.least_role import let_in, publish
 from tests.integration.program import Program, run
 from tests.integration.servers import KafkaServer
-from tests.integration.topics import Record, read_topic, topic_names
+from tests.integration.topics import Record, await_markers, read_topic, topic_names
 from tests.integration.waiting import OutOfPatience, wait_until
 from tests.ports import held_port
 
@@ -203,11 +203,17 @@ class Relay:
     def caught_up(self, lsn: int | None = None, timeout: float = _PATIENCE) -> None:
         """Wait until the slot's position is `lsn` or later; None: the current end of the server's WAL.
 
-        Then Kafka has every record of every transaction that was committed before.
+        Then Kafka has every record of every transaction that was committed before, and shows them to readers
+        of committed records.
         """
         target = self.wal_end() if lsn is None else lsn
         with closing(_Asked(self.database)) as asked:
             self.wait_for(lambda: self._confirmed_lsn(asked) >= target, "the slot to move", timeout)
+        if self.sections.get("sink", {}).get("delivery") == "exactly_once":
+            # Not the offsets: another relay may have a transaction open there.
+            names, prefix = topic_names(self.kafka.bootstrap), f"{self.prefix}."
+            ours = [name for name in names if name.startswith(prefix) and name != f"{prefix}offsets"]
+            await_markers(self.kafka.bootstrap, ours, timeout)
 
     def confirmed_lsn(self) -> int:
         """The slot's position; 0 if there is no slot or the server is down."""

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from pgrelay.lsn import parse_lsn
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.faults.once import offsets_topic, positions
 from tests.integration.faults.outcomes import LOST, WRONG, last_words
 from tests.integration.faults.slots import wait_free
 from tests.integration.relays import Relay
@@ -56,13 +57,14 @@ def move(relay: Relay) -> None:
 
 def rewrite(relay: Relay, key: dict[str, Any], value: dict[str, Any]) -> None:
     """Add a position that differs from the latest one in these members."""
-    topic = f"{relay.prefix}.offsets"
-    record = relay.read(topic)[-1]
+    record = positions(relay)[-1]
     assert record.key is not None
     assert record.value is not None
     producer = Producer({"bootstrap.servers": relay.kafka.bootstrap})
     told = json.dumps({**json.loads(record.value), **value})
-    producer.produce(topic, told, json.dumps({**json.loads(record.key), **key}, separators=(",", ":")))
+    producer.produce(
+        offsets_topic(relay), told, json.dumps({**json.loads(record.key), **key}, separators=(",", ":"))
+    )
     producer.flush()
 
 

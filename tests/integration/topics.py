@@ -3,7 +3,7 @@
 import json
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -101,20 +101,34 @@ def read_topic(
         consumer.close()
 
 
-def has_open_transaction(bootstrap: str, topic: str) -> bool:
-    """Whether a reader of committed records would stop short of a topic's end.
+def await_markers(bootstrap: str, topics: Sequence[str], timeout: float = 60.0) -> None:
+    """Wait until a reader of committed records gets to what is now the end of each topic.
 
     A commit is acknowledged before its markers are in every partition, which may have lost its leader.
     """
-    return _ends(bootstrap, topic, "read_committed") != _ends(bootstrap, topic, "read_uncommitted")
+    written: dict[tuple[str, int], int] | None = None
+
+    def readable() -> bool:
+        nonlocal written
+        if written is None:
+            written = _ends(bootstrap, topics, "read_uncommitted")
+        ends = _ends(bootstrap, topics, "read_committed")
+        if written is None or ends is None:
+            return False
+        return all(ends[at] >= end for at, end in written.items())
+
+    wait_until(readable, f"markers in {topics}", timeout)
 
 
-def _ends(bootstrap: str, topic: str, isolation: str) -> list[int]:
+def _ends(bootstrap: str, topics: Sequence[str], isolation: str) -> dict[tuple[str, int], int] | None:
+    """Where such a reader of each partition stops; None while one has no leader."""
     options = {"bootstrap.servers": bootstrap, "group.id": "ends", "isolation.level": isolation}
     consumer = Consumer(options)
     try:
-        partitions = [TopicPartition(topic, number) for number in _partitions(consumer, topic)]
-        return [consumer.get_watermark_offsets(each, timeout=10)[1] for each in partitions]
+        places = [(topic, number) for topic in topics for number in _partitions(consumer, topic)]
+        return {at: consumer.get_watermark_offsets(TopicPartition(*at), timeout=10)[1] for at in places}
+    except KafkaException:
+        return None
     finally:
         consumer.close()
 

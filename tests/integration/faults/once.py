@@ -9,8 +9,7 @@ from tests.integration.faults.history import history
 from tests.integration.faults.slots import cut_stream
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
-from tests.integration.topics import Record, has_open_transaction
-from tests.integration.waiting import wait_until
+from tests.integration.topics import Record, await_markers
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, body text)"
 
@@ -52,18 +51,6 @@ def ids(relay: Relay) -> list[int]:
     return [record.json["after"]["id"] for record in sorted(records, key=place)]
 
 
-def all_ids(relay: Relay) -> list[int]:
-    """`ids`, once a commit's markers are there, which may come after its acknowledgement."""
-    await_markers(relay, "t")
-    return ids(relay)
-
-
-def await_markers(relay: Relay, *tables: str) -> None:
-    """Wait until a reader of committed records comes to the end of the tables' topics."""
-    kafka, topics = relay.kafka.bootstrap, [relay.topic(table) for table in tables]
-    wait_until(lambda: not any(has_open_transaction(kafka, topic) for topic in topics), "markers")
-
-
 def assert_each_change_is_there_once(relay: Relay) -> None:
     """For an ended `Workload`: complete, in order, each transaction between its BEGIN and its END."""
     records = history(relay)
@@ -97,9 +84,15 @@ def offsets_topic(relay: Relay) -> str:
     return f"{relay.prefix}.offsets"
 
 
+def positions(relay: Relay) -> list[Record]:
+    """The records of the offsets topic, also of a commit that was acknowledged only now."""
+    await_markers(relay.kafka.bootstrap, [offsets_topic(relay)])
+    return relay.read(offsets_topic(relay))
+
+
 def position(relay: Relay) -> Any:
     """The last record of the offsets topic; null if there is none yet."""
-    records = relay.read(offsets_topic(relay))
+    records = positions(relay)
     return records[-1].json if records else None
 
 

@@ -19,8 +19,8 @@ from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.brokers import Brokers
 from tests.integration.faults.history import history
-from tests.integration.faults.once import TABLE, assert_each_change_is_there_once, await_markers, ids
-from tests.integration.faults.workload import TABLES, Workload, prepare
+from tests.integration.faults.once import TABLE, assert_each_change_is_there_once, ids
+from tests.integration.faults.workload import Workload, prepare
 from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer
 from tests.integration.waiting import eventually, wait_until
@@ -90,7 +90,6 @@ def test_a_leader_that_dies_under_load_loses_and_duplicates_nothing(
         workload.wait_for(20)
     relay.caught_up()
     wait_until(lambda: leads not in brokers.live(), "the other replicas to go on without it")
-    await_markers(relay, *TABLES)
     if delivery == "exactly_once":
         assert_each_change_is_there_once(relay)
     else:

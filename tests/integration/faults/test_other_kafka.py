@@ -9,7 +9,7 @@ from pgrelay.embedded.jars import Unavailable
 from pgrelay.embedded.kafka import Kafka
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.integration.faults.once import TABLE, exactly_once, ids, offsets_topic
+from tests.integration.faults.once import TABLE, exactly_once, ids, offsets_topic, positions
 from tests.integration.faults.outcomes import LOST, last_words
 from tests.integration.faults.slots import wait_free
 from tests.integration.relays import Relay
@@ -49,7 +49,7 @@ def copy_positions(relay: Relay, other: KafkaServer) -> None:
     """Copy the relay's positions, as they are now, to the other cluster."""
     create_topic(other.bootstrap, offsets_topic(relay), cleanup_policy="compact")
     producer = Producer({"bootstrap.servers": other.bootstrap})
-    for record in relay.read(offsets_topic(relay)):
+    for record in positions(relay):
         producer.produce(record.topic, record.value, record.key)
     assert producer.flush(60) == 0
 

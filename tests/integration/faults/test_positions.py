@@ -23,6 +23,7 @@ from tests.integration.faults.once import (
     offsets_topic,
     position,
     position_covers_slot,
+    positions,
     replaced,
 )
 from tests.integration.faults.outcomes import LOST, UNDELIVERABLE, WAITING, WRONG, last_words
@@ -64,7 +65,7 @@ def stopped(relay: Relay) -> Relay:
 
 def last_offset(relay: Relay) -> tuple[bytes, Any]:
     """Key and value of the last record of the offsets topic."""
-    record = relay.read(offsets_topic(relay))[-1]
+    record = positions(relay)[-1]
     assert record.key is not None
     return record.key, record.json
 
@@ -179,7 +180,7 @@ def test_a_reset_keeps_another_slots_position(stopped: Relay) -> None:
     producer.produce(offsets_topic(stopped), json.dumps(value), other)
     producer.flush()
     assert stopped.command("reset").returncode == 0
-    latest = {record.key: record.value for record in stopped.read(offsets_topic(stopped))}
+    latest = {record.key: record.value for record in positions(stopped)}
     assert latest[key] is None
     assert latest[other.encode()] is not None
 
@@ -239,7 +240,7 @@ def test_the_position_of_another_cluster_is_refused(stopped: Relay, version: str
         done = stopped.command("reset", "--keep-slot")
         assert exists(stopped.database, stopped.prefix)
     assert f"its position in Kafka is forgotten, also that of {cluster}; run pgrelay" in done.stdout
-    assert stopped.read(offsets_topic(stopped))[-1].value is None
+    assert positions(stopped)[-1].value is None
 
 
 @ONLY_EXACTLY_ONCE
