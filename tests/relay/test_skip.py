@@ -19,12 +19,13 @@ from pgrelay.relay.skip import Passing, StopRequests
 
 INTERRUPTED = 130
 NOBODY = 1  # a port on which no server ever listens
+GIVEN_UP_S = 300  # when a connection attempt is
 
 
 @contextmanager
 def skipping(port: int, folder: Path) -> Iterator["subprocess.Popen[str]"]:
     path = folder / "relay.yaml"
-    dsn = f"host=127.0.0.1 port={port}"
+    dsn = f"host=127.0.0.1 port={port} connect_timeout={GIVEN_UP_S}"
     path.write_text(f"source: {{dsn: '{dsn}'}}\nsink: {{kafka: {{bootstrap.servers: '127.0.0.1:1'}}}}\n")
     command = [sys.executable, "-m", "pgrelay", "skip", "--config", str(path), "--lsn", "0/1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -50,7 +51,7 @@ def test_a_skip_that_waits_for_postgres_stops_when_asked(number: signal.Signals,
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_skip_stops_at_once_if_postgres_hangs(number: signal.Signals, tmp_path: Path) -> None:
-    """It does not wait until the connection attempt is given up after ten seconds."""
+    """It does not wait until the connection attempt is given up."""
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         skipping(silent.getsockname()[1], tmp_path) as process,
@@ -58,7 +59,7 @@ def test_a_skip_stops_at_once_if_postgres_hangs(number: signal.Signals, tmp_path
         connection, _ = silent.accept()
         with connection:
             process.send_signal(number)
-            told, complained = process.communicate(timeout=8)
+            told, complained = process.communicate(timeout=60)
     assert (process.returncode, told) == (INTERRUPTED, "")
     assert complained == "pgrelay: stopped as asked; nothing was left out\n"
 
