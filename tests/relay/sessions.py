@@ -1,6 +1,7 @@
 """Sessions as the relay builds them; only the server, the producer and the poll of the server are fakes."""
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from pgrelay.assembly.events import TransactionBegin
@@ -120,9 +121,12 @@ def recovered(session: Session) -> bool:
 
 
 async def turns(
-    session: Session, most: int = 10_000, *, until: Callable[[Session], bool] = lambda _: False
+    session: Session, most: float = math.inf, *, until: Callable[[Session], bool] = lambda _: False
 ) -> None:
-    """Run the session for so many turns at most, or until that is true at the beginning of one."""
+    """Run the session for so many turns at most, or until that is true at the beginning of one.
+
+    How many it takes until another thread has done its part depends on the machine.
+    """
     stop, taken = asyncio.Event(), 0
 
     def turned(_: Session) -> None:
