@@ -3,7 +3,8 @@
 import subprocess
 import sys
 
-# It is asked to stop, says so, and ends only once its stdin does, since Python takes a while with our modules.
+# It is asked to stop, says so, and ends only once its stdin does. Python too takes a while to end, with our
+# modules.
 PROGRAM = """
 import asyncio, os, signal
 from pgrelay.relay.process import stop_on_signals
