@@ -151,7 +151,7 @@ def test_kept_servers_can_be_reached_and_stopped_with_the_printed_commands(folde
         counted = shell(f"{told['Postgres']} -Atc 'SELECT count(*) FROM customers'")
         assert counted.stdout == "1\n"
         client = AdminClient(dict([told["Kafka"].split("=")]))
-        assert "shop.public.customers" in client.list_topics(timeout=10).topics
+        assert "shop.public.customers" in client.list_topics(timeout=60).topics
         assert running_in(folder) != []
     finally:
         shell(told["stop both"])

@@ -105,7 +105,7 @@ def test_the_relays_read_their_slots_with_a_role_of_few_rights(running: Running)
 
 def test_kafka_answers_on_the_port_for_the_host(running: Running) -> None:
     client = AdminClient({"bootstrap.servers": running.shop.addresses["localhost:9094"]})
-    metadata = client.list_topics(timeout=10)
+    metadata = client.list_topics(timeout=60)
     [broker] = metadata.brokers.values()
     assert f"127.0.0.1:{broker.port}" == running.shop.addresses["localhost:9094"]
     assert {"shop.public.orders", "shop_avro.public.orders"} <= set(metadata.topics)

@@ -74,7 +74,7 @@ class Setup:
         create_topic(self.bootstrap, f"{self.prefix}.{name}", partitions, **settings)
 
     def _topics(self) -> list[str]:
-        topics = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=10).topics
+        topics = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=60).topics
         return sorted(topic for topic in topics if topic.startswith(self.prefix))
 
     def _state(self) -> list[object]:

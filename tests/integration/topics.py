@@ -39,7 +39,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str)
     settings = {key.replace("_", "."): value for key, value in config.items()}
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_topics([NewTopic(topic, partitions, config=settings)])[topic].result()
-    wait_until(lambda: topic in client.list_topics(timeout=10).topics, f"topic {topic}")
+    wait_until(lambda: topic in client.list_topics(timeout=60).topics, f"topic {topic}")
 
 
 def topic_setting(bootstrap: str, topic: str, name: str) -> str:
@@ -54,19 +54,19 @@ def delete_topic(bootstrap: str, topic: str) -> None:
     """Delete a topic; return once clients see that it is gone."""
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.delete_topics([topic])[topic].result()
-    wait_until(lambda: topic not in client.list_topics(timeout=10).topics, f"topic {topic} to go")
+    wait_until(lambda: topic not in client.list_topics(timeout=60).topics, f"topic {topic} to go")
 
 
 def add_partitions(bootstrap: str, topic: str, total: int) -> None:
     """Add partitions; return once clients see them."""
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_partitions([NewPartitions(topic, total)])[topic].result()
-    wait_until(lambda: len(client.list_topics(topic, 10).topics[topic].partitions) == total, "the partitions")
+    wait_until(lambda: len(client.list_topics(topic, 60).topics[topic].partitions) == total, "the partitions")
 
 
 def topic_names(bootstrap: str) -> set[str]:
     """The names of all topics."""
-    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics)
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).topics)
 
 
 def read_topic(
@@ -134,7 +134,7 @@ def _ends(bootstrap: str, topics: Sequence[str], isolation: str) -> dict[tuple[s
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[int]:
-    found = consumer.list_topics(topic, timeout=10).topics[topic]
+    found = consumer.list_topics(topic, timeout=60).topics[topic]
     if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
         raise KafkaException(found.error)
     return list(found.partitions)

@@ -72,7 +72,7 @@ async def test_a_commit_is_not_repeated_once_kafka_refuses_us() -> None:
     sink = transactions_of(producer)
     sink.failures.complain(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
     with pytest.raises(SetupError, match=r"^Kafka refuses us: wrong password; correct the credentials"):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await sink.commit(Position(1))
 
 
@@ -185,7 +185,7 @@ async def test_a_commit_notices_that_its_transaction_has_failed_though_a_record_
     await eventually(lambda: kafka.calls.count("flush") >= 2, "the commit to wait")
     kafka.error = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
     with pytest.raises(KafkaUnavailable, match=r"^a Kafka transaction failed: "):
-        await asyncio.wait_for(commit, 10)
+        await asyncio.wait_for(commit, 60)
 
 
 async def test_during_a_transactional_call_nobody_else_serves_reports() -> None:

@@ -55,7 +55,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Unanswered:
 )
 async def test_a_cancellation_leaves_no_connection_open(begin: Any, connection: Unanswered) -> None:
     task = asyncio.ensure_future(begin())
-    await asyncio.wait_for(connection.asked.wait(), 10)
+    await asyncio.wait_for(connection.asked.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

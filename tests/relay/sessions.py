@@ -135,4 +135,4 @@ async def turns(
         if taken == most or until(session):
             stop.set()
 
-    await asyncio.wait_for(session.run(stop, turned), 10)
+    await asyncio.wait_for(session.run(stop, turned), 60)

@@ -124,10 +124,10 @@ class Given(Daemon):
 async def stopped(daemon: Daemon, once: asyncio.Event) -> None:
     """Run the daemon, and ask it to stop when `once` is set."""
     running = asyncio.create_task(daemon.run())
-    await asyncio.wait_for(once.wait(), 10)
+    await asyncio.wait_for(once.wait(), 60)
     daemon.stop()
     # Not wait_for: its own cancellation would end what the stop has left waiting.
-    done, _ = await asyncio.wait([running], timeout=10)
+    done, _ = await asyncio.wait([running], timeout=60)
     assert done, "it does not stop"
     await running
 
@@ -207,7 +207,7 @@ async def test_a_second_request_to_stop_says_whether_transactions_are_left_behin
         daemon.stop()
         await session.finishing.wait()
         daemon.stop()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
     warnings = [log["event"] for log in logs if log["log_level"] == "warning"]
     assert (
         warnings == ["stopping before Kafka has acknowledged everything; the rest will be sent again"] * left
@@ -225,7 +225,7 @@ async def test_a_second_request_to_stop_hides_no_error_that_had_ended_the_sessio
     daemon.stop()
     daemon.stop()
     with pytest.raises(GapError, match="the slot is gone"):
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
 
 
 async def test_a_second_request_to_stop_tells_of_a_refused_record_that_had_ended_the_session() -> None:
@@ -236,16 +236,16 @@ async def test_a_second_request_to_stop_tells_of_a_refused_record_that_had_ended
         await session.finishing.wait()
         daemon.stop()
         daemon.stop()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
     assert [log["reason"] for log in logs if log["log_level"] == "warning"] == ["too large"]
 
 
 async def test_a_cancellation_from_outside_is_no_stop() -> None:
     session = Unsettled(asyncio.Event(), SourceUnavailable("Postgres cut the connection"))
     running = asyncio.create_task(Given(session).run())
-    await asyncio.wait_for(session.finishing.wait(), 10)
+    await asyncio.wait_for(session.finishing.wait(), 60)
     running.cancel()
-    done, _ = await asyncio.wait([running], timeout=10)
+    done, _ = await asyncio.wait([running], timeout=60)
     assert done, "another session has begun"
     assert running.cancelled()
 
@@ -261,7 +261,7 @@ async def test_a_daemon_that_is_asked_twice_to_stop_still_says_what_was_confirme
     with capture_logs() as logs:
         await session.finishing.wait()
         daemon.stop()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
     assert logs[-1] == {"event": "stopped", "confirmed": "0/7", "log_level": "info"}
 
 

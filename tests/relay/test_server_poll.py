@@ -80,7 +80,7 @@ class Polling:
     async def once(self) -> None:
         """Begin a poll and wait for its end, without processing its result."""
         self.poll.turn(7)
-        await asyncio.wait_for(self.woken.wait(), 10)
+        await asyncio.wait_for(self.woken.wait(), 60)
         self.woken.clear()
 
 
@@ -120,7 +120,7 @@ async def test_one_poll_is_under_way_at_a_time_and_is_cancelled_at_the_end(clock
     polling, before = Polling(clock), asyncio.all_tasks()
     polling.catalog.answers.clear()
     polling.poll.turn(7)
-    await asyncio.wait_for(polling.catalog.asked.wait(), 10)
+    await asyncio.wait_for(polling.catalog.asked.wait(), 60)
     assert polling.poll.rest_s() == float("inf")
     clock.now += 100
     polling.poll.turn(7)

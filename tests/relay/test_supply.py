@@ -117,7 +117,7 @@ def test_tables_that_are_new_together_are_supplied_together() -> None:
 async def test_schemas_are_registered_concurrently() -> None:
     """After each connect, all schemas are registered again."""
     outside, topics = Slow(3), list[str]()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await relayed(encoder_of(replace(OPTIONS, format="avro")), outside, rows_of("a", "b", "c"), topics)
     assert [topic.rpartition(".")[2] for topic in topics] == ["a", "b", "c"]
 

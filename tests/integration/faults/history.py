@@ -129,7 +129,7 @@ def ends(relay: Relay) -> Ends:
     """The end offsets of the partitions of the workload's topics."""
     consumer = Consumer({"bootstrap.servers": relay.kafka.bootstrap, "group.id": "cut"})
     try:
-        topics = consumer.list_topics(timeout=10).topics
+        topics = consumer.list_topics(timeout=60).topics
         ours = [
             (relay.topic(table), number)
             for table in TABLES

@@ -188,7 +188,7 @@ def test_a_missing_topic_that_we_may_not_create_ends_the_relay(
     database.execute("INSERT INTO t VALUES (1)")
     assert f"topic {relay.topic('t')} does not exist" in last_words(relay, WRONG)
     client = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    assert relay.topic("t") not in client.list_topics(timeout=10).topics
+    assert relay.topic("t") not in client.list_topics(timeout=60).topics
 
 
 def test_a_topic_created_while_we_run_is_found(
@@ -226,7 +226,7 @@ def test_a_topic_deleted_while_we_run_is_recreated(new_relay: NewRelay, kafka: K
     assert f"topic {relay.topic('t')} is gone" in reason
     assert reason.endswith("if it was deleted, its earlier records are lost: copy its tables again")
     client = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    assert len(client.list_topics(timeout=10).topics[relay.topic("t")].partitions) == 3
+    assert len(client.list_topics(timeout=60).topics[relay.topic("t")].partitions) == 3
 
 
 @own_kafka()
