@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,16 @@ def thread_names(pid: int | str = "self") -> dict[str, str]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             names[thread] = Path(f"/proc/{pid}/task/{thread}/comm").read_text()
     return names
+
+
+@contextlib.contextmanager
+def joined() -> Iterator[None]:
+    """Wait at the end for the Python threads begun in the block: they might log into the next test."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=20)
+        assert not thread.is_alive(), thread
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from pgrelay.status.health import Health
 from pgrelay.status.http import StatusServer
 from pgrelay.status.status import Status
 from pgrelay.status.troubles import Troubles
+from tests.threads import joined
 
 NOW_S = 1_800_000_000.0
 PASSWORD = "hunter2"
@@ -78,7 +79,8 @@ class Told:
 
     @contextmanager
     def served(self, port: int = 0) -> Iterator[StatusServer]:
-        with StatusServer(("127.0.0.1", port), self.metrics, self.health, self.status.json) as server:
+        address = "127.0.0.1", port
+        with joined(), StatusServer(address, self.metrics, self.health, self.status.json) as server:
             yield server
 
 

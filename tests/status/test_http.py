@@ -14,6 +14,7 @@ from pgrelay.errors import SetupError
 from pgrelay.metrics import Metrics
 from pgrelay.status.health import Health
 from pgrelay.status.http import StatusServer
+from tests.threads import joined
 
 
 class Clock:
@@ -42,13 +43,8 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def server(metrics: Metrics, health: Health) -> Iterator[StatusServer]:
-    """It outlives its clients: the request of a late one would be logged into the next test."""
-    before = set(threading.enumerate())
-    with StatusServer(("127.0.0.1", 0), metrics, health, tell) as running:
+    with joined(), StatusServer(("127.0.0.1", 0), metrics, health, tell) as running:
         yield running
-    for thread in set(threading.enumerate()) - before:
-        thread.join(timeout=20)
-        assert not thread.is_alive(), thread
 
 
 def tell() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pgrelay.assembly.spool import Spool
-from pgrelay.embedded.ports import free_port
 from pgrelay.errors import RecordError, SourceUnavailable
 from pgrelay.status.http import StatusServer
+from tests.ports import held_port
 from tests.status.browser import chromium
 from tests.status.relays import PASSWORD, Told, busy
 
@@ -149,9 +149,7 @@ def test_foreign_text_is_never_markup(told: Told, show: Open) -> None:
 
 
 def test_the_page_shows_when_the_relay_goes_away_and_comes_back(told: Told, browser: Browser) -> None:
-    port = free_port()
-    context = browser.new_context(**DESKTOP)
-    try:
+    with held_port() as port, closing(browser.new_context(**DESKTOP)) as context:
         page = context.new_page()
         with told.served(port):
             page.goto(f"http://127.0.0.1:{port}/")
@@ -160,8 +158,6 @@ def test_the_page_shows_when_the_relay_goes_away_and_comes_back(told: Told, brow
         expect(page.locator("#notice")).to_contain_text("pgrelay does not answer")
         with told.served(port):
             expect(page.locator("body")).to_have_attribute("data-state", "streaming")
-    finally:
-        context.close()
 
 
 def test_a_relay_that_has_just_started_is_shown(browser: Browser) -> None:
