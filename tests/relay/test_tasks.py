@@ -62,6 +62,18 @@ async def test_success_and_cancellation_are_not_failures(logs: list[EventDict]) 
     assert logs == []
 
 
+@pytest.fixture
+def process() -> Iterator[None]:
+    """After the test the process is as before: a run ends with signals ignored, and children inherit that."""
+    collecting, numbers = gc.get_threshold(), (signal.SIGTERM, signal.SIGINT)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    yield
+    gc.set_threshold(*collecting)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("process")
 async def test_a_run_goes_on_without_samples(
     config: Config, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,11 +83,7 @@ async def test_a_run_goes_on_without_samples(
         raise Bug("of the samples")
 
     monkeypatch.setattr(Status, "sample", sample)
-    collecting = gc.get_threshold()
-    try:
-        await run(config, advise)
-    finally:
-        gc.set_threshold(*collecting)
+    await run(config, advise)
     assert going_on(logs) == ["going on without the status page's samples"]
     assert logs[-1]["event"] == "stopped"
 
