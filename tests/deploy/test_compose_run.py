@@ -155,14 +155,14 @@ def test_prometheus_scrapes_both_relays_and_knows_the_alerts(running: Running) -
     shop.daemon("prometheus", [str(program.path), *options], f"{url}/-/ready", program.environment)
 
     def up() -> dict[str, str]:
-        with urllib.request.urlopen(f"{url}/api/v1/query?query=up", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/api/v1/query?query=up", timeout=60) as answer:
             series = json.load(answer)["data"]["result"]
         assert {each["metric"]["job"] for each in series} <= {"pgrelay"}
         return {each["metric"]["instance"]: each["value"][1] for each in series}
 
     relays = {shop.addresses[f"{service}:8080"]: "1" for service in RELAYS}
     wait_until(lambda: up() == relays, "both relays to be scraped", 60)
-    with urllib.request.urlopen(f"{url}/api/v1/rules", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}/api/v1/rules", timeout=60) as answer:
         [group] = json.load(answer)["data"]["groups"]
     assert group["name"] == "pgrelay"
     assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}

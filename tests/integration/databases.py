@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgrelay.lsn import parse_lsn
 from tests.integration.servers import PostgresServer
 from tests.integration.waiting import wait_until
 
@@ -27,6 +28,17 @@ class Database:
         """Run statements on a new connection."""
         with self.connect() as connection:
             connection.execute(statement.encode())
+
+    def execute_at(self, statement: str) -> int:
+        """Run statements in a transaction; return the LSN before its commit, up to which it is not delivered.
+
+        On a busy machine its rows may be on disk long before, and a slot moves over what has no commit.
+        """
+        with self.connect() as connection, connection.transaction():
+            connection.execute(statement.encode())
+            row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+        assert row is not None
+        return parse_lsn(row[0])
 
 
 def drop_database(database: Database) -> None:

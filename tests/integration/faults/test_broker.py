@@ -192,8 +192,7 @@ def test_a_lost_answer_duplicates_nothing(
     relay.caught_up()
     for first in (1, 101, 201):
         kafka_proxy.hold_replies()
-        before = relay.wal_end()
-        database.execute(f"INSERT INTO t SELECT generate_series({first}, {first + 99})")
+        before = database.execute_at(f"INSERT INTO t SELECT generate_series({first}, {first + 99})")
         relay.records("t", first + 1)
         assert relay.confirmed_lsn() <= before
         kafka_proxy.reset()

@@ -229,8 +229,7 @@ def test_no_commit_covers_records_that_wait_for_room_in_the_producer(
 def test_a_stop_waits_at_most_the_grace(database: Database, slow_relay: Relay, kafka_proxy: Proxy) -> None:
     """Row 36: records not committed by then are not confirmed, and come once, later."""
     kafka_proxy.hold_requests()
-    before = slow_relay.wal_end()
-    database.execute("INSERT INTO t VALUES (1)")
+    before = database.execute_at("INSERT INTO t VALUES (1)")
     slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_records_total") == 2, "the row to be encoded")
     began = time.monotonic()
     assert slow_relay.stop() == 0

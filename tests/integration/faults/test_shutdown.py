@@ -81,8 +81,7 @@ def test_a_stop_waits_for_records_on_their_way(
 def test_a_stop_waits_at_most_the_grace(database: Database, slow_relay: Relay, kafka_proxy: Proxy) -> None:
     """Row 36: what Kafka has not acknowledged by then is not confirmed."""
     kafka_proxy.hold_requests()
-    before = slow_relay.wal_end()
-    database.execute("INSERT INTO t VALUES (1)")
+    before = database.execute_at("INSERT INTO t VALUES (1)")
     slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_records_total") == 2, "the row to be encoded")
     assert GRACE <= stopping_takes(slow_relay) < 3 * GRACE
     assert slow_relay.confirmed_lsn() <= before
