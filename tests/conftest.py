@@ -1,6 +1,7 @@
-"""What all tests share: retries for tests that time out, since the machine is often busy."""
+"""What all tests share: retries for tests that time out on a busy machine, and what is restored after each."""
 
 import logging
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=_LATE))
+
+
+@pytest.fixture(autouse=True)
+def restored_signals() -> Iterator[None]:
+    """A run or a mirror ends with signals ignored. Servers that later tests start would inherit that."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

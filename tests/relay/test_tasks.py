@@ -62,18 +62,6 @@ async def test_success_and_cancellation_are_not_failures(logs: list[EventDict]) 
     assert logs == []
 
 
-@pytest.fixture
-def process() -> Iterator[None]:
-    """After the test the process is as before: a run ends with signals ignored, and children inherit that."""
-    collecting, numbers = gc.get_threshold(), (signal.SIGTERM, signal.SIGINT)
-    handlers = {number: signal.getsignal(number) for number in numbers}
-    yield
-    gc.set_threshold(*collecting)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("process")
 async def test_a_run_goes_on_without_samples(
     config: Config, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +71,11 @@ async def test_a_run_goes_on_without_samples(
         raise Bug("of the samples")
 
     monkeypatch.setattr(Status, "sample", sample)
-    await run(config, advise)
+    collecting = gc.get_threshold()
+    try:
+        await run(config, advise)
+    finally:
+        gc.set_threshold(*collecting)
     assert going_on(logs) == ["going on without the status page's samples"]
     assert logs[-1]["event"] == "stopped"
 
