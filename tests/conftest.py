@@ -1,4 +1,4 @@
-"""What all tests share: retries for tests that time out on a busy machine, and what is restored after each."""
+"""What all tests share: retries for tests that time out on a busy machine, and signals that are restored."""
 
 import logging
 import signal
