@@ -82,13 +82,13 @@ def test_the_health_check_passes_while_the_relay_works_and_fails_while_it_is_stu
 def test_the_health_check_queries_the_address_that_the_relay_listens_on(host: str) -> None:
     if host.startswith("[") and not socket.has_ipv6:
         pytest.skip("needs IPv6")
-    with StatusServer((host.strip("[]"), 0), Metrics(), Health(), dict) as server:
+    with StatusServer((host.strip("[]"), 0), Metrics(), Health(lambda: 0.0), dict) as server:
         assert healthcheck(f"{host}:{server.port}") == 0
 
 
 def test_the_health_check_uses_no_proxy() -> None:
     """The environment may have one for the relay's requests to the schema registry."""
-    with StatusServer(("127.0.0.1", 0), Metrics(), Health(), dict) as server:
+    with StatusServer(("127.0.0.1", 0), Metrics(), Health(lambda: 0.0), dict) as server:
         # No server ever answers on port 1.
         assert healthcheck(f"0.0.0.0:{server.port}", http_proxy="http://127.0.0.1:1", no_proxy="") == 0
 
