@@ -39,7 +39,7 @@ def _put(
             # An alias's node has the position of its anchor.
             if old.start_mark.index < name.end_mark.index:
                 raise SetupError(f"{origin}: {key} is a YAML alias, which a plan can't change; write it out")
-            return f"{text[: name.end_mark.index]}: {_flow(value)}{text[_end(old) :]}"
+            return f"{text[: name.end_mark.index]}: {_flow(value)}{text[_end(old, text) :]}"
     start = mapping.start_mark
     if mapping.flow_style:
         return f"{text[: start.index + 1]}{key}: {_flow(value)}, {text[start.index + 1 :]}"
@@ -47,12 +47,14 @@ def _put(
     return text[: start.index] + line + text[start.index :]
 
 
-def _end(node: yaml.Node) -> int:
+def _end(node: yaml.Node, text: str) -> int:
     """Where the node's own text ends: a block's end mark is where the next token begins."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         last = node.value[-1]
-        return _end(last[1] if isinstance(last, tuple) else last)
-    return int(node.end_mark.index)
+        return _end(last[1] if isinstance(last, tuple) else last, text)
+    end = int(node.end_mark.index)
+    is_block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
+    return len(text[:end].rstrip()) if is_block else end
 
 
 def _flow(value: object) -> str:
