@@ -28,6 +28,8 @@ def read_back(text: str) -> dict[str, object]:
         '{"sink": {}, "source": {"slot":"s","dsn":"x","create":true}}',
         "sink: {}\nsource:\n  dsn: x\n  slot:\n  create:",
         "source:\n    'slot': \"s\"\n    dsn: x\nsink: {}\n",
+        "source: &ours\n  dsn: x\n  slot: s\nsink: {}\n",
+        "source: !!map &ours {dsn: x}\nsink: {}\n",
         "source:\n  slot: |-\n    s\n  tables:\n  - >-\n    a.b\n\n  # ours\n  dsn: x\nsink: {}\n",
     ],
 )

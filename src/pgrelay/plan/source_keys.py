@@ -42,7 +42,10 @@ def _put(
             return f"{text[: name.end_mark.index]}: {_flow(value)}{text[_end(old, text) :]}"
     start = mapping.start_mark
     if mapping.flow_style:
-        return f"{text[: start.index + 1]}{key}: {_flow(value)}, {text[start.index + 1 :]}"
+        first = text.index("{", start.index) + 1
+        return f"{text[:first]}{key}: {_flow(value)}, {text[first:]}"
+    if text[start.index] in "&!":  # an anchor or a tag
+        start = mapping.value[0][0].start_mark
     line = f"{key}: {_flow(value)}\n{' ' * start.column}"
     return text[: start.index] + line + text[start.index :]
 
