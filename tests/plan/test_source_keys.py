@@ -57,3 +57,9 @@ def test_an_alias_is_refused() -> None:
     text = "sink: {kafka: {client.id: &name s}}\nsource:\n  dsn: x\n  slot: *name\n"
     with pytest.raises(SetupError, match=r"x\.yaml: slot is a YAML alias, .* change; write it out"):
         with_source(text, VALUES, "x.yaml")
+
+
+def test_an_anchor_that_an_alias_needs_is_refused() -> None:
+    text = "source:\n  dsn: x\n  slot: &name s\nsink: {kafka: {client.id: *name}}\n"
+    with pytest.raises(SetupError, match=r"x\.yaml: found undefined alias 'name', once source\.slot is set"):
+        with_source(text, VALUES, "x.yaml")

@@ -18,7 +18,7 @@ _SECTION: Final = "source"
 def with_source(text: str, values: Mapping[str, Value], origin: str) -> str:
     """Set these keys of `source` in the text of a configuration that `load` accepts; return the new text.
 
-    Raises SetupError if the key to set is given by an alias.
+    Raises SetupError if the key to set is given by an alias, or has the anchor of one.
     """
     for key, value in values.items():
         root = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -28,7 +28,18 @@ def with_source(text: str, values: Mapping[str, Value], origin: str) -> str:
             text = _put(text, section, key, value, origin)
         else:
             text = _put(text, root, _SECTION, {key: value}, origin)
+        _require_aliases(text, key, origin)
     return text
+
+
+def _require_aliases(text: str, key: str, origin: str) -> None:
+    """Raise SetupError if the text, in which a key was set, lacks what was there under another name."""
+    try:
+        yaml.compose(text, Loader=yaml.BaseLoader)
+    except yaml.composer.ComposerError as error:
+        raise SetupError(
+            f"{origin}: {error.problem}, once {_SECTION}.{key} is set; write it out in place of the alias"
+        ) from error
 
 
 def _put(
