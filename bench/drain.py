@@ -18,6 +18,7 @@ from pgrelay.embedded.daemon import log_tail
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 60.0
+_CONFIRM_TIMEOUT_S = 120.0
 _LOOK_EVERY_S = 0.01
 
 # Called with the contender's process id at each check whether it is done.
@@ -145,6 +146,22 @@ def streaming(stage: Stage, load: Load, contender: Contender) -> Iterator[subpro
                 raise Void(f"it ended:\n{log_tail(_log_file(stage.folder, contender))}")
             time.sleep(0.05)
         yield process
+
+
+def wait_confirmed(connection: Connection, slot: str, process: subprocess.Popen[bytes]) -> None:
+    """Return once a relay has confirmed all that was written so far. Raises Void."""
+    end = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+    assert end is not None
+    query = (
+        "SELECT active AND confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+    )
+    deadline = time.monotonic() + _CONFIRM_TIMEOUT_S
+    while connection.execute(query, [*end, slot]).fetchone() != (True,):
+        if process.poll() is not None:
+            raise Void(f"the relay ended with exit code {process.returncode}")
+        if time.monotonic() > deadline:
+            raise Void(f"{end[0]} was not confirmed within {_CONFIRM_TIMEOUT_S:g} s")
+        time.sleep(0.02)
 
 
 def _log_file(folder: Path, contender: Contender) -> Path:

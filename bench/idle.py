@@ -19,14 +19,13 @@ from typing import Final
 
 from bench.beside import beside
 from bench.contenders import relay
-from bench.drain import Void, streaming
+from bench.drain import streaming, wait_confirmed
 from bench.procfs import Meter, memory_mb, wakeups
 from bench.stage import Connection, Stage, flushing, loaded, servers
 from bench.topics import Topics
 from bench.workloads import Workload
 from pgrelay.embedded.ports import free_port
 
-_TIMEOUT_S: Final = 120.0
 _SETTLE_S: Final = 5.0
 _PROBE_EVERY_S: Final = 5.0
 _PROBES_A_SCRAPE: Final = 3
@@ -117,20 +116,6 @@ class Writer:
         self._connection.execute("INSERT INTO t1 VALUES (%s)", [self._row], prepare=True)
 
 
-def wait_confirmed(connection: Connection, slot: str) -> None:
-    """Return once the relay has confirmed all that was written. Raises Void."""
-    end = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
-    assert end is not None
-    query = (
-        "SELECT active AND confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
-    )
-    deadline = time.monotonic() + _TIMEOUT_S
-    while connection.execute(query, [*end, slot]).fetchone() != (True,):
-        if time.monotonic() > deadline:
-            raise Void(f"{end[0]} was not confirmed within {_TIMEOUT_S:g} s")
-        time.sleep(0.1)
-
-
 def measure(stage: Stage, situation: Situation, seconds: float) -> None:
     """Print one line of figures."""
     listen = f"127.0.0.1:{free_port()}"
@@ -146,7 +131,7 @@ def measure(stage: Stage, situation: Situation, seconds: float) -> None:
         connection = stack.enter_context(flushing(load.dsn))
         process = stack.enter_context(streaming(stage, load, contender))
         connection.execute(_ROWS.format(situation.tables).encode())
-        wait_confirmed(connection, contender.prefix)
+        wait_confirmed(connection, contender.prefix, process)
         backends = {
             str(kind): int(str(pid)) for pid, kind in connection.execute(_BACKENDS.encode()).fetchall()
         }

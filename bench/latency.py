@@ -20,6 +20,7 @@ from statistics import quantiles
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
+from bench.beside import beside
 from bench.contenders import relay
 from bench.drain import streaming
 from bench.stage import Load, Stage, flushing, loaded, servers
@@ -41,31 +42,25 @@ _WARM_UP_S = 1.0
 _CATCH_UP_S = 60.0
 
 
-class Arrivals:
-    """When each row's record arrived, by id; a separate thread consumes the records."""
+@contextmanager
+def arriving(bootstrap: str, topic: str) -> Iterator[dict[int, float]]:
+    """When each row's record arrived, by id: consumed in a thread during the block."""
+    at: dict[int, float] = {}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "latency"})
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.at: dict[int, float] = {}
-        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "latency"})
-        self._consumer.assign([TopicPartition(topic, 0, 0)])
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._consume)
-
-    def _consume(self) -> None:
-        while not self._stop.is_set():
-            message = self._consumer.poll(0.1)
+    def consume(over: threading.Event) -> None:
+        while not over.is_set():
+            message = consumer.poll(0.1)
             if message is not None and message.error() is None:
                 now = time.monotonic()
-                self.at[int(re.findall(rb"-?\d+", message.key() or b"0")[0])] = now
+                at[int(re.findall(rb"-?\d+", message.key() or b"0")[0])] = now
 
-    def __enter__(self) -> "Arrivals":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._consumer.close()
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        with beside(consume):
+            yield at
+    finally:
+        consumer.close()
 
 
 def commit(dsn: str, ids: range, rate: float) -> dict[int, float]:
@@ -80,45 +75,26 @@ def commit(dsn: str, ids: range, rate: float) -> dict[int, float]:
     return returned
 
 
-@contextmanager
-def large_transaction(dsn: str, rows: int) -> Iterator[None]:
-    """Run a large transaction beside the block, if `rows` is not 0."""
-
-    def insert() -> None:
+def insert_large(dsn: str, rows: int) -> None:
+    """Commit a large transaction, unless `rows` is 0."""
+    if rows:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(_LARGE.format(rows).encode())
 
-    thread = threading.Thread(target=insert)
-    if rows:
-        thread.start()
-    yield
-    if rows:
-        thread.join()
-
 
 class Silence:
-    """The longest time that the server got no status update, measured in a thread."""
+    """The longest time that the server got no status update, while it is looked at: work for `beside`."""
 
     def __init__(self, dsn: str) -> None:
         self.longest_s = 0.0
         self._dsn = dsn
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look)
 
-    def _look(self) -> None:
+    def __call__(self, over: threading.Event) -> None:
         query = "SELECT extract(epoch FROM clock_timestamp() - reply_time) FROM pg_stat_replication"
         with psycopg.connect(self._dsn, autocommit=True) as connection:
-            while not self._stop.wait(0.1):
+            while not over.wait(0.1):
                 ages = [float(str(age)) for (age,) in connection.execute(query.encode()) if age is not None]
                 self.longest_s = max(self.longest_s, *ages, 0.0)
-
-    def __enter__(self) -> "Silence":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
 
 def measure(stage: Stage, load: Load, delivery: str, rate: int, seconds: int, large_rows: int) -> bool:
@@ -130,16 +106,17 @@ def measure(stage: Stage, load: Load, delivery: str, rate: int, seconds: int, la
         topics = stack.enter_context(Topics(stage.bootstrap, contender.prefix, _IDLE.tables))
         topics.mark()
         stack.enter_context(streaming(stage, load, contender))
-        arrivals = stack.enter_context(Arrivals(stage.bootstrap, f"{contender.prefix}.public.small"))
-        silence = stack.enter_context(Silence(load.dsn))
+        arrived = stack.enter_context(arriving(stage.bootstrap, f"{contender.prefix}.public.small"))
+        silence = Silence(load.dsn)
+        stack.enter_context(beside(silence))
         commit(load.dsn, range(-round(rate * _WARM_UP_S), 0), rate)
-        with large_transaction(load.dsn, large_rows):
+        with beside(lambda _: insert_large(load.dsn, large_rows)):
             returned = commit(load.dsn, ids, rate)
         deadline = time.monotonic() + _CATCH_UP_S
-        while len(arrivals.at.keys() & returned.keys()) < len(ids) and time.monotonic() < deadline:
+        while len(arrived.keys() & returned.keys()) < len(ids) and time.monotonic() < deadline:
             time.sleep(0.05)
         histogram = _histogram(listen)
-    delays = [(arrivals.at[row] - returned[row]) * 1000 for row in ids if row in arrivals.at]
+    delays = [(arrived[row] - returned[row]) * 1000 for row in ids if row in arrived]
     _print(f"beside {large_rows:,} rows" if large_rows else "alone", delays, silence.longest_s, histogram)
     return len(delays) == len(ids)
 
@@ -156,7 +133,8 @@ def _histogram(listen: str) -> str:
 
 
 def _print(label: str, delays: list[float], silence_s: float, histogram: str) -> None:
-    cuts = quantiles(delays, n=1000)
+    # By the default method, few delays would have quantiles above the longest.
+    cuts = quantiles(delays, n=1000, method="inclusive")
     print(
         f"{label:<22} p50 {cuts[499]:.1f} ms, p99 {cuts[989]:.1f}, p99.9 {cuts[998]:.1f}, "
         f"most {max(delays):.1f}; {len(delays):,} records; longest without a status update {silence_s:.1f} s"

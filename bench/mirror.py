@@ -17,14 +17,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import psycopg
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.contenders import relay
 from bench.drain import Void, streaming
 from bench.procfs import cpu_s, spark_java
-from bench.stage import Connection, Load, Stage, loaded, servers
+from bench.stage import Connection, Load, Stage, flushing, loaded, servers
 from bench.topics import Topics
 from bench.workloads import Workload
 from pgrelay import spark as pg
@@ -69,8 +68,7 @@ def measure(
     with ExitStack() as stack:
         stack.enter_context(Topics(stage.bootstrap, contender.prefix, names))
         stack.enter_context(streaming(stage, load, contender))
-        connection = stack.enter_context(psycopg.connect(load.dsn, autocommit=True))
-        connection.execute("SET synchronous_commit = on")  # a walsender only sends flushed WAL
+        connection = stack.enter_context(flushing(load.dsn))
         began = time.monotonic()
         query = pg.mirror(
             spark,

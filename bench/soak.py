@@ -8,23 +8,19 @@ import argparse
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import psycopg
-
 from bench.contenders import relay
-from bench.drain import Void, streaming
+from bench.drain import Void, streaming, wait_confirmed
 from bench.procfs import memory_mb
-from bench.stage import PUBLICATION, Connection, Stage, loaded, servers
+from bench.stage import PUBLICATION, Connection, Stage, flushing, loaded, servers
 from bench.topics import Topics
 from bench.workloads import ORDER, ORDER_COLUMNS, Workload
 
-_TIMEOUT_S = 120.0
 _ORDERS: Final = f"CREATE TABLE orders ({ORDER_COLUMNS})"
 _CUT: Final = "SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots WHERE active"
 
@@ -127,77 +123,52 @@ CHURNS: Final = (
 )
 
 
-class Soak:
-    """One relay under one kind of churn."""
-
-    def __init__(self, churn: Churn, connection: Connection, slot: str, process: subprocess.Popen[bytes]):
-        self.done = 0
-        self._churn = churn
-        self._connection = connection
-        self._slot = slot
-        self._process = process
-
-    def round(self, changes: int) -> float:
-        """Make the changes and wait until all are confirmed; returns the RSS then, in MB. Raises Void."""
-        # So that the slot's restart_lsn moves on, which prepared transactions are kept for.
-        self._connection.execute("CHECKPOINT")
-        for _ in range(changes):
-            self.done += 1
-            for statement in self._churn.change(self.done):
-                self._connection.execute(statement.encode())
-            if self._churn.alone:
-                self._wait_confirmed()
-        self._wait_confirmed()
-        return memory_mb(self._process.pid, "VmRSS")
-
-    def _wait_confirmed(self) -> None:
-        end = self._connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
-        assert end is not None
-        query = (
-            "SELECT active AND confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots "
-            "WHERE slot_name = %s"
-        )
-        deadline = time.monotonic() + _TIMEOUT_S
-        while self._connection.execute(query, [*end, self._slot]).fetchone() != (True,):
-            if self._process.poll() is not None:
-                raise Void(f"the relay ended with exit code {self._process.returncode}")
-            if time.monotonic() > deadline:
-                raise Void(f"{end[0]} was not confirmed within {_TIMEOUT_S:g} s")
-            time.sleep(0.02)
+def _round(
+    churn: Churn, numbers: range, connection: Connection, slot: str, process: subprocess.Popen[bytes]
+) -> float:
+    """Make the changes and wait until all are confirmed; returns the RSS then, in MB. Raises Void."""
+    # So that the slot's restart_lsn moves on, which prepared transactions are kept for.
+    connection.execute("CHECKPOINT")
+    for number in numbers:
+        for statement in churn.change(number):
+            connection.execute(statement.encode())
+        if churn.alone:
+            wait_confirmed(connection, slot, process)
+    wait_confirmed(connection, slot, process)
+    return memory_mb(process.pid, "VmRSS")
 
 
 def soak(stage: Stage, churn: Churn, rounds: int, changes: int) -> bool:
     """Print one line of figures; returns whether every change was delivered."""
     contender = relay("compiled", "soak", {"source": churn.source})
     a_round = max(1, round(changes * churn.share))
-    tables = tuple({churn.table(number + 1) for number in range(rounds * a_round)})
+    numbers = range(1, rounds * a_round + 1)
+    tables = tuple({churn.table(number) for number in numbers})
     workload = Workload(churn.name, churn.what, 1, "NULL;", churn.setup, tables=tables)
     print(f"{churn.name:<11}", end="", flush=True)
     with ExitStack() as stack:
         load = stack.enter_context(loaded(stage, workload))
         topics = stack.enter_context(Topics(stage.bootstrap, contender.prefix, workload.tables))
         topics.mark()
-        connection = stack.enter_context(psycopg.connect(load.dsn, autocommit=True))
+        connection = stack.enter_context(flushing(load.dsn))
         connection.execute(f"ALTER PUBLICATION {PUBLICATION} SET (publish_via_partition_root)".encode())
-        # The stage's servers commit asynchronously, and a walsender only sends flushed WAL.
-        connection.execute("SET synchronous_commit = on")
         try:
             process = stack.enter_context(streaming(stage, load, contender))
-            done = Soak(churn, connection, contender.prefix, process)
             rss: list[float] = []
-            for _ in range(rounds):
-                rss.append(done.round(a_round))
+            for first in range(0, len(numbers), a_round):
+                now = numbers[first : first + a_round]
+                rss.append(_round(churn, now, connection, contender.prefix, process))
                 print(f"{rss[-1]:>7.1f}", end="", flush=True)
         except Void as reason:
             print(f" VOID: {reason}")
             return False
         half = (rounds - 1) // 2
-        each = (rss[-1] - rss[half]) / (done.done * (1 - (half + 1) / rounds)) * 1e3 if rounds > 1 else 0.0
-        print(f" MB {each:>6.1f} kB each  {done.done:>6,} x {churn.what}")
+        each = (rss[-1] - rss[half]) / (len(numbers) * (1 - (half + 1) / rounds)) * 1e3 if rounds > 1 else 0.0
+        print(f" MB {each:>6.1f} kB each  {len(numbers):>6,} x {churn.what}")
         records, keys = topics.read()
-    if keys != done.done:
-        print(f"VOID: {records:,} records under {keys:,} keys, not {done.done:,}")
-    return keys == done.done
+    if keys != len(numbers):
+        print(f"VOID: {records:,} records under {keys:,} keys, not {len(numbers):,}")
+    return keys == len(numbers)
 
 
 def main() -> int:

@@ -45,6 +45,13 @@ _ROW = """
     date '2026-01-01' + (i % 365)::int
 """
 
+_SPARK = {
+    "spark.driver.memory": "3g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+
 # Defaults of Spark and Delta that our session overrides.
 _STOCK = {
     "spark.sql.shuffle.partitions": "200",
@@ -84,14 +91,6 @@ def main() -> None:
         finally:
             spark.stop()
     print(f"load average at the end {os.getloadavg()[0]:.1f}; {time.monotonic() - began:.0f} s in all")
-
-
-_SPARK = {
-    "spark.driver.memory": "3g",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-}
 
 
 class _Bench:

@@ -7,32 +7,20 @@ from pgrelay.assembly.events import Reached, TransactionBegin, TransactionEnd
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.errors import ProtocolError, SpoolError
-from tests.assembly.transactions import UNLIMITED, events, transactions
+from tests.assembly.transactions import (
+    ORDERS,
+    STOP,
+    UNLIMITED,
+    abort,
+    commit,
+    events,
+    insert,
+    relation,
+    segment,
+    transactions,
+)
 from tests.wire import build
 from tests.wire.build import NOON, xlog_data
-
-ORDERS = 16384
-STOP = xlog_data(build.stream_stop())
-
-
-def insert(xid: int, number: int) -> bytes:
-    return xlog_data(build.insert(ORDERS, [str(number)], xid), 0x100 + number)
-
-
-def relation(xid: int, column: str = "id") -> bytes:
-    return xlog_data(build.relation(ORDERS, "public", "orders", "d", [build.Column(column)], xid))
-
-
-def segment(xid: int, *frames: bytes, first: bool = True) -> list[bytes]:
-    return [xlog_data(build.stream_start(xid, first), 0x100), *frames, STOP]
-
-
-def commit(xid: int, commit_lsn: int = 0x900) -> bytes:
-    return xlog_data(build.stream_commit(xid, commit_lsn, commit_lsn + 0x30), commit_lsn + 0x30)
-
-
-def abort(xid: int, subxid: int | None = None) -> bytes:
-    return xlog_data(build.stream_abort(xid, subxid), 0x800)
 
 
 def delivered(assembler: Assembler, frames: list[bytes]) -> list[list[bytes]]:

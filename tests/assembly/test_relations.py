@@ -15,12 +15,11 @@ from pgrelay.assembly.spool import Spool
 from pgrelay.errors import ProtocolError
 from pgrelay.wire import tags
 from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY
-from tests.assembly.transactions import UNLIMITED, events
+from tests.assembly.transactions import UNLIMITED, commit, events, segment
 from tests.wire import build
 from tests.wire.build import xlog_data
 
 ORDERS = 16384
-STOP = xlog_data(build.stream_stop())
 
 
 @pytest.fixture
@@ -33,14 +32,6 @@ def assembler(tmp_path: Path) -> Iterator[Assembler]:
 
 def relation(column: str, xid: int | None = None) -> bytes:
     return xlog_data(build.relation(ORDERS, "public", "orders", "d", [build.Column(column)], xid))
-
-
-def segment(xid: int, *frames: bytes, first: bool = True) -> list[bytes]:
-    return [xlog_data(build.stream_start(xid, first), 0x100), *frames, STOP]
-
-
-def commit(xid: int, commit_lsn: int) -> bytes:
-    return xlog_data(build.stream_commit(xid, commit_lsn, commit_lsn + 0x30), commit_lsn + 0x30)
 
 
 def plain(xid: int, commit_lsn: int, *frames: bytes) -> list[bytes]:

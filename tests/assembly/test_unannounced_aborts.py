@@ -3,8 +3,7 @@
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import TransactionBegin, TransactionEnd
 from pgrelay.assembly.spool import Spool
-from tests.assembly.test_assembler_streams import abort, commit, insert, relation, segment
-from tests.assembly.transactions import UNLIMITED, events
+from tests.assembly.transactions import UNLIMITED, abort, commit, events, insert, relation, segment
 from tests.wire import build
 from tests.wire.build import NOON, xlog_data
 

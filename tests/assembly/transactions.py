@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.wire.replication import HEADER_SIZE
+from tests.wire import build
+from tests.wire.build import xlog_data
 
 UNLIMITED = 1 << 40
+ORDERS = 16384
+STOP = xlog_data(build.stream_stop())
 
 
 @dataclass
@@ -17,6 +21,28 @@ class Position:
     begin: TransactionBegin
     end_lsn: int = 0
     frames: list[bytes] = field(default_factory=list)
+
+
+def insert(xid: int, number: int) -> bytes:
+    return xlog_data(build.insert(ORDERS, [str(number)], xid), 0x100 + number)
+
+
+def relation(xid: int, column: str = "id") -> bytes:
+    return xlog_data(build.relation(ORDERS, "public", "orders", "d", [build.Column(column)], xid))
+
+
+def segment(xid: int, *frames: bytes, first: bool = True) -> list[bytes]:
+    """A segment of a streamed transaction."""
+    return [xlog_data(build.stream_start(xid, first), 0x100), *frames, STOP]
+
+
+def commit(xid: int, commit_lsn: int = 0x900) -> bytes:
+    """The commit of a streamed transaction."""
+    return xlog_data(build.stream_commit(xid, commit_lsn, commit_lsn + 0x30), commit_lsn + 0x30)
+
+
+def abort(xid: int, subxid: int | None = None) -> bytes:
+    return xlog_data(build.stream_abort(xid, subxid), 0x800)
 
 
 def batches(

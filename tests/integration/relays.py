@@ -236,6 +236,10 @@ class Relay:
         """The records of a table whose name needs no quoting, at least `count`: see `read_topic`."""
         return self.read(self.topic(table, schema), count)
 
+    def ids(self, table: str, count: int = 0, *, schema: str = "public") -> list[int]:
+        """The `id` in the key of each of these records, in their order, repeated ones included."""
+        return [record.json_key["id"] for record in self.records(table, count, schema=schema)]
+
     def read(self, topic: str, count: int = 0) -> list[Record]:
         """The records of any topic: see `read_topic`."""
         return read_topic(self.kafka.bootstrap, topic, count)

@@ -123,6 +123,14 @@ async def test_a_wide_row_that_compresses_well_is_a_warning(setup: Setup) -> Non
     assert only(await setup.trouble()).what == "rows of up to 9.54 MiB in public.orders"
 
 
+async def test_a_wide_row_is_a_warning_whatever_its_columns_are_called(setup: Setup) -> None:
+    """In SQL `t` is a column before it is a row."""
+    setup.execute(
+        "ALTER TABLE orders ADD t int; INSERT INTO orders VALUES (1, repeat('x', 2000000), 7); ANALYZE orders"
+    )
+    assert only(await setup.trouble()).what == "rows of up to 1.91 MiB in public.orders"
+
+
 async def test_a_query_that_fails_leaves_what_was_found(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:

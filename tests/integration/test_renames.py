@@ -5,12 +5,7 @@ import pytest
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import WAITING
-from tests.integration.relays import Relay
 from tests.integration.servers import on_full_versions
-
-
-def keys(relay: Relay, table: str) -> list[int]:
-    return [record.json_key["id"] for record in relay.records(table)]
 
 
 @on_full_versions
@@ -35,9 +30,9 @@ def test_roots_that_swap_their_names_get_each_others_topics(database: Database, 
     relay.wait_event("streaming", 2)
     database.execute("INSERT INTO events VALUES (3); INSERT INTO events_old VALUES (4)")
     relay.caught_up()
-    assert keys(relay, "events") == [1, 3]
-    assert keys(relay, "events_old") == [4]
-    assert keys(relay, "events_new") == [2]
+    assert relay.ids("events") == [1, 3]
+    assert relay.ids("events_old") == [4]
+    assert relay.ids("events_new") == [2]
     relay.caught_up()
     assert len(relay.events(WAITING)) == 1
 
@@ -53,4 +48,4 @@ def test_tables_of_a_renamed_schema_get_new_topics_before_16(database: Database,
     relay.wait_event("streaming", 2)
     database.execute("INSERT INTO there.t VALUES (2)")
     relay.caught_up()
-    assert [record.json_key["id"] for record in relay.records("t", schema="there")] == [2]
+    assert relay.ids("t", schema="there") == [2]

@@ -1,13 +1,16 @@
-"""A plan before it queries any server."""
+"""A plan before it queries any server, and its files."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pgrelay.plan
 from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.plan import plan
+from pgrelay.plan.tables import Table, Tables
 
 # No server ever answers on port 1.
 CONFIGURATION = "source: {dsn: host=127.0.0.1 port=1}\nsink: {kafka: {bootstrap.servers: a}}\n"
@@ -40,3 +43,24 @@ async def test_a_configuration_from_a_pipe_is_refused(tmp_path: Path) -> None:
     ):
         await plan(Path(f"/dev/fd/{reading}"), 2, tmp_path)
     os.close(reading)
+
+
+async def test_a_file_that_can_not_be_written_whole_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = Tables((Table("public.a", "public.a", 1), Table("public.b", "public.b", 1)), (), "")
+
+    async def look(_: Any) -> Any:
+        return pgrelay.plan._Found(180000, None, published=False, tables=tables)
+
+    def copy_mode(_: Path, copy: Path) -> None:
+        if copy.stem == "relay-2":
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pgrelay.plan, "_look", look)
+    monkeypatch.setattr(shutil, "copymode", copy_mode)
+    file, folder = tmp_path / "relay.yaml", tmp_path / "shards"
+    file.write_text(CONFIGURATION)
+    with pytest.raises(SetupError, match=r"shards/relay-2\.yaml: can't be written: No space left on device"):
+        await plan(file, 2, folder)
+    assert not folder.exists()

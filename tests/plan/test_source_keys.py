@@ -28,6 +28,9 @@ def read_back(text: str) -> dict[str, object]:
         '{"sink": {}, "source": {"slot":"s","dsn":"x","create":true}}',
         "sink: {}\nsource:\n  dsn: x\n  slot:\n  create:",
         "source:\n    'slot': \"s\"\n    dsn: x\nsink: {}\n",
+        "source: &ours\n  dsn: x\n  slot: s\nsink: {}\n",
+        "source: !!map &ours {dsn: x}\nsink: {}\n",
+        "source:\n  slot: |-\n    s\n  tables:\n  - >-\n    a.b\n\n  # ours\n  dsn: x\nsink: {}\n",
     ],
 )
 def test_keys_are_set_in_every_yaml_style(text: str) -> None:
@@ -53,4 +56,10 @@ def test_everything_else_stays_as_written() -> None:
 def test_an_alias_is_refused() -> None:
     text = "sink: {kafka: {client.id: &name s}}\nsource:\n  dsn: x\n  slot: *name\n"
     with pytest.raises(SetupError, match=r"x\.yaml: slot is a YAML alias, .* change; write it out"):
+        with_source(text, VALUES, "x.yaml")
+
+
+def test_an_anchor_that_an_alias_needs_is_refused() -> None:
+    text = "source:\n  dsn: x\n  slot: &name s\nsink: {kafka: {client.id: *name}}\n"
+    with pytest.raises(SetupError, match=r"x\.yaml: found undefined alias 'name', once source\.slot is set"):
         with_source(text, VALUES, "x.yaml")

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from pgrelay.errors import GapError, PgrelayError, cut_at_cure
 
-_SHOWN: Final = 5
+SHOWN: Final = 5  # of several findings or names of a kind
 CHECK_AGAIN: Final = "fix that, then check again"
 
 
@@ -52,5 +52,5 @@ def unexamined(what: str, refusal: PgrelayError) -> Finding:
 
 def some(names: Sequence[str], joint: str = ", ") -> str:
     """The first few names, and how many more there are."""
-    more = len(names) - _SHOWN
-    return joint.join([*names[:_SHOWN], f"and {more} more"] if more > 0 else names)
+    more = len(names) - SHOWN
+    return joint.join([*names[:SHOWN], f"and {more} more"] if more > 0 else names)

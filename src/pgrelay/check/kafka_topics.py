@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from pgrelay.check.findings import Finding, error, ok, some, warning
+from pgrelay.check.kafka_tools import grant
 from pgrelay.check.topic_cleanup import collapsing, fleeting, hollowed, uncompactable
 from pgrelay.check.topic_replicas import leaderless, one_is_enough, out_of_sync, single
 from pgrelay.check.topics import WantedTopic
@@ -44,7 +45,7 @@ async def topic_findings(
         asked = await cluster.topic_configs(_names(there))
         configs |= _seen(asked)
         found += await _forbidden(cluster, there, config)
-        found += unseen([name for name, config in asked.items() if config is None], wanted)
+        found += unseen([name for name, seen in asked.items() if seen is None], wanted)
     if not config.create_topics:
         found += absent(missing, config)
     elif missing:
@@ -121,7 +122,7 @@ def unwritable(names: Sequence[str]) -> list[Finding]:
         error(
             f"no right to write to {counted(len(names), 'topic')}: {some(names)}",
             "Kafka refuses every record for them",
-            f"kafka-acls.sh --add --allow-principal User:... --operation Write --topic {names[0]}",
+            grant(names[0], "Write"),
         )
     ]
 
@@ -133,7 +134,7 @@ def unreadable(names: Sequence[str], config: SinkConfig) -> list[Finding]:
         finding(
             f"no right to read topic {name}",
             "every start reads the position of the last delivery there",
-            f"kafka-acls.sh --add --allow-principal User:... --operation Read --topic {name}",
+            grant(name, "Read"),
         )
         for name in names
     ]
@@ -162,8 +163,7 @@ def unseen(hidden: Sequence[str], wanted: Sequence[WantedTopic]) -> list[Finding
     if not hidden:
         return []
     what = f"no right to read the settings of {counted(len(hidden), 'topic')}: {some(hidden)}"
-    acl = "kafka-acls.sh --add --allow-principal User:... --operation DescribeConfigs --topic"
-    cure = f"{acl} {hidden[0]}"
+    cure = grant(hidden[0], "DescribeConfigs")
     if any(topic.of == "dead letters" for topic in wanted):
         return [error(what, "errors.on_record: dead_letter needs them once a record is refused", cure)]
     return [warning(what, "whether they accept the records, and keep them, is unknown", cure)]
@@ -209,12 +209,11 @@ async def _hidden(cluster: Cluster, refusals: Mapping[str, KafkaError]) -> list[
     seen = (await cluster.overview()).topics if existing else {}
     if not (names := [name for name in existing if name not in seen]):
         return []
-    acl = "kafka-acls.sh --add --allow-principal User:... --operation Describe --operation Write --topic"
     return [
         error(
             f"no right to see {counted(len(names), 'topic')}: {some(names)}",
             "Kafka would not create what exists already, and does not show it to us",
-            f"{acl} {names[0]}",
+            grant(names[0], "Describe", "Write"),
         )
     ]
 
@@ -235,8 +234,7 @@ def _creation_cure(refusal: KafkaError, topic: str, config: SinkConfig, brokers:
     if too_few_brokers(refusal):
         return f"set sink.replication_factor (now {config.replication_factor}) to {brokers} or less"
     if code in UNAUTHORIZED:
-        acl = "kafka-acls.sh --add --allow-principal User:... --operation Create --operation Write --topic"
-        return f"{acl} {topic}"
+        return grant(topic, "Create", "Write")
     if code == KafkaError.TOPIC_EXCEPTION:
         return "change records.prefix or records.topic"
     return "correct sink.topic_config, sink.partitions and sink.replication_factor"

@@ -3,18 +3,14 @@
 Source: manual, "ALTER TABLE", REPLICA IDENTITY, and "CREATE PUBLICATION", publish_via_partition_root.
 """
 
-from typing import Final
-
 from pgrelay.check import table_queries
-from pgrelay.check.findings import Finding, ok, refused, some, warning
+from pgrelay.check.findings import SHOWN, Finding, ok, refused, some, warning
 from pgrelay.check.table_queries import Published, Table
 from pgrelay.config import Config
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
 from pgrelay.postgres.catalog import Catalog
-
-_SHOWN: Final = 5
 
 
 async def key_findings(
@@ -177,7 +173,7 @@ def hidden_keys(relayed: Published, selection: Selection) -> list[Finding]:
                 selection.treatment(str(table), column, key=True)
             except SetupError as refusal:
                 found.append(refused(refusal, why))
-    return found[:_SHOWN]
+    return found[:SHOWN]
 
 
 def keyless(published: Published, partitions: int) -> list[Finding]:

@@ -15,7 +15,7 @@ from pgrelay.encode.selection import Selection
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.figures import counted
 from pgrelay.postgres.catalog import Catalog
-from pgrelay.postgres.publishable import SCHEMAS_SINCE, publication_statement
+from pgrelay.postgres.publishable import PARTITIONED_SINCE, SCHEMAS_SINCE, publication_statement
 
 
 async def publication_findings(
@@ -120,7 +120,7 @@ def unusable_entries(entries: Sequence[TableEntry], version: int) -> list[Findin
     gone = [str(entry) for entry in entries if not _is_there(entry)]
     if gone:
         found.append(error(f"source.tables: these do not exist: {some(gone)}", why, cure))
-    kinds = "rp" if version >= 130000 else "r"
+    kinds = "rp" if version >= PARTITIONED_SINCE else "r"
     odd = [str(entry) for entry in entries if entry.kind is not None and entry.kind not in kinds]
     if odd:
         found.append(error(f"source.tables: these can't be published: {some(odd)}", why, cure))

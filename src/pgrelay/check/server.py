@@ -11,7 +11,7 @@ def server_findings(server: ServerFacts, config: SourceConfig, slot_is_there: bo
     return [
         ok(f"Postgres {server.name}, database {server.database}, role {server.role}"),
         negotiated(server, config),
-        *standby(server, config, slot_is_there),
+        *standby(server),
         wal_level(server),
         *free_slots(server, config, slot_is_there),
         free_senders(server),
@@ -30,7 +30,7 @@ def negotiated(server: ServerFacts, config: SourceConfig) -> Finding:
     return ok(f"protocol version {options.proto_version}: {', '.join(chosen)}")
 
 
-def standby(server: ServerFacts, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
+def standby(server: ServerFacts) -> list[Finding]:
     if not server.standby:
         return []
     cure = "point source.dsn at the primary"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from pgrelay.check.findings import Finding, error, some, warning
+from pgrelay.check.kafka_tools import configure
 from pgrelay.check.topics import WantedTopic
 from pgrelay.figures import counted
 from pgrelay.kafka.cluster import TopicConfig
@@ -56,17 +57,16 @@ def hollowed(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) 
 
 def fleeting(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) -> list[Finding]:
     """Topics of our own whose cleanup policy deletes records that are still needed."""
-    alter = "kafka-configs.sh --alter --topic {} --add-config cleanup.policy={}"
     found: list[Finding] = []
     for topic in wanted:
         kept = configs.get(topic.name)
         if kept is not None and topic.of == "schemas" and not kept.keeps_all:
             why = "consumers that read it from its beginning miss the schemas of older rows"
-            cure = alter.format(topic.name, "delete,retention.ms=-1")
+            cure = configure(topic.name, "cleanup.policy=delete,retention.ms=-1")
             found.append(warning(f"topic {topic.name} does not keep every schema", why, cure))
         if kept is not None and topic.of == "offsets" and not kept.keeps_latest:
             why = "once the position is gone, a restart may repeat records"
-            cure = alter.format(topic.name, "compact")
+            cure = configure(topic.name, "cleanup.policy=compact")
             found.append(error(f"topic {topic.name} deletes records by age, also the position", why, cure))
     return found
 
@@ -77,7 +77,7 @@ def collapsing(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]
         warning(
             f"topic {topic.name} is compacted",
             "its records share keys: in time only the last with each key is kept",
-            f"kafka-configs.sh --alter --topic {topic.name} --add-config cleanup.policy=delete",
+            configure(topic.name, "cleanup.policy=delete"),
         )
         for topic in wanted
         if topic.of in ("messages", "transactions")

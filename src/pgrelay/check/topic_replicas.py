@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from pgrelay.check.findings import Finding, error, some, warning
+from pgrelay.check.kafka_tools import configure
 from pgrelay.config import SinkConfig
 from pgrelay.figures import counted
 from pgrelay.kafka.cluster import Overview, Topic, TopicConfig
@@ -79,8 +80,8 @@ def one_is_enough(
         warning(
             f"{counted(len(unsafe), 'topic')} with replicas but min.insync.replicas=1: {some(unsafe)}",
             "while other brokers are away, what a single broker has counts as delivered, and is lost with it",
-            f"kafka-configs.sh --alter --topic {unsafe[0]} --add-config min.insync.replicas=2, and for new "
-            "topics the same in sink.topic_config (with 2 replicas, both brokers must then be up)",
+            f"{configure(unsafe[0], 'min.insync.replicas=2')}, and for new topics the same in "
+            "sink.topic_config (with 2 replicas, both brokers must then be up)",
         )
     ]
 

@@ -2,17 +2,14 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
-from pgrelay.check.findings import Finding, error, refused
+from pgrelay.check.findings import SHOWN, Finding, error, refused
 from pgrelay.check.table_queries import Table
 from pgrelay.config import Config
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
 from pgrelay.kafka.topics import TopicOf
 from pgrelay.relay.record_options import topics_of
-
-_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +59,8 @@ def wanted_topics(
 def colliding(refusals: list[SetupError]) -> list[Finding]:
     """A finding for each of the first few, and one that counts the rest."""
     why = "a run does not start, or stops at the first change of the second"
-    found = [refused(refusal, why) for refusal in refusals[:_SHOWN]]
-    if len(refusals) > _SHOWN:
-        more = counted(len(refusals) - _SHOWN, "more table")
+    found = [refused(refusal, why) for refusal in refusals[:SHOWN]]
+    if len(refusals) > SHOWN:
+        more = counted(len(refusals) - SHOWN, "more table")
         found.append(error(f"{more} would share a topic with another", why, "change records.topic"))
     return found

@@ -64,8 +64,9 @@ async def _candidates(catalog: Catalog, stored: Sequence[Table]) -> tuple[list[C
 async def _widest(catalog: Catalog, table: Candidate) -> int:
     """Bytes of the widest row of a sample, as text; 0 if the sample has no row."""
     percent = 100.0 if table.pages < _ROWS else 100.0 * _ROWS / table.pages
+    # Not t::text: that would be a column of this name.
     query = sql.SQL(
-        "SELECT coalesce(max(octet_length(t::text)), 0) "
+        "SELECT coalesce(max(octet_length((t.*)::text)), 0) "
         "FROM (SELECT * FROM {} TABLESAMPLE SYSTEM ({}) LIMIT {}) t"
     ).format(sql.Identifier(table.schema, table.name), sql.Literal(percent), sql.Literal(_ROWS))
     return int((await catalog.rows(query))[0][0])

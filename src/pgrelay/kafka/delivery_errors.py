@@ -130,15 +130,10 @@ def oversized(topic: str, commit_lsn: int, key: bytes | None, size: int, most: i
 
 
 def _record_refused(topic: str, commit_lsn: int, key: bytes | None, why: str) -> RecordRefused:
-    """`why` ends with a cure."""
-    text = f"{_undeliverable(topic, commit_lsn, key)}: {why}; {_left_out(topic)}"
-    return RecordRefused(text, topic, commit_lsn)
-
-
-def _undeliverable(topic: str, commit_lsn: int, key: bytes | None) -> str:
-    """A record that can't be delivered, in one line; `commit_lsn` is 0 and `key` None if not known."""
+    """`why` ends with a cure; `commit_lsn` is 0 and `key` None if not known."""
     of = f", of the transaction committed at {format_lsn(commit_lsn)}," if commit_lsn else ""
-    return f"a record of topic {topic}{of}{_named(key)} can't be delivered"
+    record = f"a record of topic {topic}{of}{_named(key)}"
+    return RecordRefused(f"{record} can't be delivered: {why}; {_left_out(topic)}", topic, commit_lsn)
 
 
 def _named(key: bytes | None) -> str:

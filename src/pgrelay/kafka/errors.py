@@ -14,7 +14,6 @@ UNAUTHORIZED: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
 UNKNOWN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
-DENIED: Final = UNAUTHORIZED | UNKNOWN
 # librdkafka uses the same codes if nobody has answered: a broker in the middle of a SASL handshake, or the
 # token endpoint, which if it refuses does so in the words of OAuth (RFC 6749, section 5.2).
 _UNHEARD: Final = "broker's supported mechanisms: (n/a)"
@@ -92,7 +91,7 @@ _ALIASES: Final[Mapping[str, str]] = {
 
 def denied(error: KafkaError) -> bool:
     """Whether librdkafka reports a refusal, of us or of a right: it stands until somebody cures it."""
-    if error.code() not in DENIED:
+    if error.code() not in UNAUTHORIZED | UNKNOWN:
         return False
     text = error.str()
     if any(told in text for told in _NO_TOKEN):

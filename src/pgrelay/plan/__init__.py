@@ -121,8 +121,7 @@ def _write(origin: Path, config: Config, parts: Sequence[Part], create: bool) ->
                 # Every slot gets every logical message, whatever its publication: only one relay relays them.
                 "messages": config.source.messages and n == 0,
             }
-            _write_new(part.file, origin, with_source(text, _changed(config, values), str(origin)))
-            undo.callback(part.file.unlink)
+            _write_new(part.file, origin, with_source(text, _changed(config, values), str(origin)), undo)
             meant = config.model_copy(update={"source": config.source.model_copy(update=values)})
             if load(part.file) != meant:
                 raise SetupError(
@@ -147,10 +146,11 @@ def _make(folder: Path) -> None:
         ) from None
 
 
-def _write_new(file: Path, origin: Path, text: str) -> None:
+def _write_new(file: Path, origin: Path, text: str, undo: ExitStack) -> None:
     try:
         # The original may hold secrets: the copy starts private and then gets the original's mode.
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        undo.callback(file.unlink)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(text)
         shutil.copymode(origin, file)

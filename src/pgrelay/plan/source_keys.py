@@ -18,7 +18,7 @@ _SECTION: Final = "source"
 def with_source(text: str, values: Mapping[str, Value], origin: str) -> str:
     """Set these keys of `source` in the text of a configuration that `load` accepts; return the new text.
 
-    Raises SetupError if the key to set is given by an alias.
+    Raises SetupError if the key to set is given by an alias, or has the anchor of one.
     """
     for key, value in values.items():
         root = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -28,7 +28,18 @@ def with_source(text: str, values: Mapping[str, Value], origin: str) -> str:
             text = _put(text, section, key, value, origin)
         else:
             text = _put(text, root, _SECTION, {key: value}, origin)
+        _require_aliases(text, key, origin)
     return text
+
+
+def _require_aliases(text: str, key: str, origin: str) -> None:
+    """Raise SetupError if the text, in which a key was set, lacks what was there under another name."""
+    try:
+        yaml.compose(text, Loader=yaml.BaseLoader)
+    except yaml.composer.ComposerError as error:
+        raise SetupError(
+            f"{origin}: {error.problem}, once {_SECTION}.{key} is set; write it out in place of the alias"
+        ) from error
 
 
 def _put(
@@ -39,20 +50,25 @@ def _put(
             # An alias's node has the position of its anchor.
             if old.start_mark.index < name.end_mark.index:
                 raise SetupError(f"{origin}: {key} is a YAML alias, which a plan can't change; write it out")
-            return f"{text[: name.end_mark.index]}: {_flow(value)}{text[_end(old) :]}"
+            return f"{text[: name.end_mark.index]}: {_flow(value)}{text[_end(old, text) :]}"
     start = mapping.start_mark
     if mapping.flow_style:
-        return f"{text[: start.index + 1]}{key}: {_flow(value)}, {text[start.index + 1 :]}"
+        first = text.index("{", start.index) + 1
+        return f"{text[:first]}{key}: {_flow(value)}, {text[first:]}"
+    if text[start.index] in "&!":  # an anchor or a tag
+        start = mapping.value[0][0].start_mark
     line = f"{key}: {_flow(value)}\n{' ' * start.column}"
     return text[: start.index] + line + text[start.index :]
 
 
-def _end(node: yaml.Node) -> int:
+def _end(node: yaml.Node, text: str) -> int:
     """Where the node's own text ends: a block's end mark is where the next token begins."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         last = node.value[-1]
-        return _end(last[1] if isinstance(last, tuple) else last)
-    return int(node.end_mark.index)
+        return _end(last[1] if isinstance(last, tuple) else last, text)
+    end = int(node.end_mark.index)
+    is_block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
+    return len(text[:end].rstrip()) if is_block else end
 
 
 def _flow(value: object) -> str:

@@ -100,13 +100,13 @@ def session(
         raise SetupError(f"warehouse={warehouse!r}: write a folder or a URI")
     if not isinstance(options or {}, Mapping):
         raise SetupError(f"options={options!r}: write a dict of Spark's settings")
-    location = absolute(warehouse)
+    location, chosen = absolute(warehouse), dict(options or {})
     running = _running()
     if running is not None:
         told = {} if warehouse == _WAREHOUSE else {"spark.sql.warehouse.dir": location}
         if master not in (None, _MASTER):
             told["spark.master"] = master
-        return _as_asked(running, told | dict(options or {}))
+        return _as_asked(running, told | chosen)
     settings = _SETTINGS | {
         "spark.sql.warehouse.dir": location,
         "spark.sql.catalog.iceberg.warehouse": f"{location}/iceberg",
@@ -115,22 +115,14 @@ def session(
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
-            settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
-            # The number of tasks in which Delta's VACUUM lists files; 10,000 by default.
-            settings["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = str(os.cpu_count() or 2)
-            # Rows are millions of short-lived objects: the barriers of the default collector cost more than
-            # its short pauses save.
-            settings["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC"
-            settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
-            # It would listen on every address, without a password, and show values of statements.
-            settings["spark.ui.enabled"] = "false"
+            settings |= _on_this_machine()
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        settings |= _with_jars(spark_jars(progress, more=jars), master, options or {})
+        settings |= _with_jars(spark_jars(progress, more=jars), master, chosen)
         os.environ["JAVA_HOME"] = str(java_home())
-        _start_java(settings | dict(options or {}), master)
+        _start_java(settings | chosen, master)
     else:
         _refuse_without_jars()
-    for key, value in (settings | dict(options or {})).items():
+    for key, value in (settings | chosen).items():
         builder = builder.config(key, value)
     with kept_interrupt():  # PySpark's handler would call Java in the middle of another call
         spark = builder.getOrCreate()
@@ -146,6 +138,23 @@ def require_session(spark: SparkSession) -> None:
             f"spark={spark!r}: give a SparkSession with its Java process at hand, such as session() makes; "
             "Spark Connect's have none"
         )
+
+
+def _on_this_machine() -> dict[str, str]:
+    """The settings of a local master, beside those of any."""
+    processors = str(os.cpu_count() or 2)
+    return {
+        "spark.sql.shuffle.partitions": processors,
+        # The number of tasks in which Delta's VACUUM lists files; 10,000 by default.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": processors,
+        # Rows are millions of short-lived objects: the barriers of the default collector cost more than its
+        # short pauses save.
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # It would listen on every address, without a password, and show values of statements.
+        "spark.ui.enabled": "false",
+    }
 
 
 def _start_java(settings: Mapping[str, str], master: str | None) -> None:

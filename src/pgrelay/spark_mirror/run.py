@@ -183,7 +183,7 @@ def _finish_batch(query: StreamingQuery, stop: threading.Event) -> bool:
     Cutting it off does no harm, but all of it is repeated.
     """
     _log.info("stopping after the current batch" if stop.is_set() else "pausing after the current batch")
-    deadline = float("inf")
+    deadline = math.inf
     done = _last_batch(query)
     while query.isActive and query.status["isTriggerActive"] and _last_batch(query) == done:
         deadline = min(deadline, time.monotonic() + _GRACE_S) if stop.is_set() else deadline

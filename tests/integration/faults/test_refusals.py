@@ -30,10 +30,6 @@ SASL = {
 }
 
 
-def ids(relay: Relay, count: int = 0) -> list[int]:
-    return [record.json_key["id"] for record in relay.records("t", count)]
-
-
 def body(size: int) -> str:
     """An SQL expression for this many bytes, which compress little."""
     return f"(SELECT string_agg(md5(i::text), '') FROM generate_series(1, {size} / 32) i)"
@@ -86,7 +82,7 @@ def test_a_refused_position_ends_the_relay_and_names_no_transaction(
     allow_records_of(1_000_000, kafka.bootstrap, f"{relay.prefix}.offsets")
     relay.start().wait_streaming()
     relay.caught_up()
-    assert set(ids(relay)) == {1}
+    assert set(relay.ids("t")) == {1}
 
 
 @pytest.mark.parametrize(("limit", "size"), TOO_LARGE.values(), ids=TOO_LARGE)
@@ -107,7 +103,7 @@ def test_transactions_before_a_record_that_is_too_large_are_confirmed(
     last_words(relay.start(), UNDELIVERABLE)
     records = relay.records("t")
     assert [record.json_key["id"] for record in records][:4] == [1, 2, 3, 4]
-    assert [ids(relay).count(number) for number in range(1, 4)] == [1, 1, 1]
+    assert [relay.ids("t").count(number) for number in range(1, 4)] == [1, 1, 1]
     before, refused = (record.json["source"]["commit_lsn"] for record in records[2:4])
     assert before < relay.confirmed_lsn() < refused
 
@@ -122,7 +118,7 @@ def test_a_batch_that_is_too_large_is_sent_in_smaller_ones(
     relay.start().wait_streaming()
     database.execute("INSERT INTO t SELECT i, md5(i::text) FROM generate_series(1, 1000) i")
     relay.caught_up()
-    assert ids(relay)[-1000:] == list(range(1, 1001))
+    assert relay.ids("t")[-1000:] == list(range(1, 1001))
     (told,) = relay.events("a topic refused a record; what it refused is sent again in smaller batches")
     assert "lower batch.size" in told["reason"]
 
@@ -144,7 +140,7 @@ def test_of_a_batch_of_several_transactions_the_right_one_is_named(
     database.execute(wrong)
     database.execute("INSERT INTO t VALUES (5)")
     words = last_words(relay.start(), UNDELIVERABLE)
-    assert ids(relay, 3)[-3:] == [1, 2, 3]
+    assert relay.ids("t", 3)[-3:] == [1, 2, 3]
     before = relay.records("t")[-1].json["source"]["commit_lsn"]
     (last,) = [event for event in relay.log if "exit_code" in event]
     named = parse_lsn(last["to_skip"].split()[-1])
@@ -153,8 +149,8 @@ def test_of_a_batch_of_several_transactions_the_right_one_is_named(
     assert relay.command("skip", "--lsn", format_lsn(named)).returncode == 0
     relay.start().wait_streaming()
     relay.caught_up()
-    assert ids(relay)[-1] == 5
-    assert sorted(set(ids(relay))) == [1, 2, 3, 5]
+    assert relay.ids("t")[-1] == 5
+    assert sorted(set(relay.ids("t"))) == [1, 2, 3, 5]
 
 
 def test_nothing_overtakes_a_refused_record(
@@ -168,11 +164,11 @@ def test_nothing_overtakes_a_refused_record(
     database.execute(f"INSERT INTO t VALUES (1, 'small'), (2, {body(100_000)})")
     database.execute("INSERT INTO t SELECT i, md5(i::text) FROM generate_series(3, 3000) i")
     last_words(relay.start(), UNDELIVERABLE)
-    assert set(ids(relay)) <= {1}
+    assert set(relay.ids("t")) <= {1}
     allow_records_of(1_000_000, kafka.bootstrap, relay.topic("t"))
     relay.start().wait_streaming()
     relay.caught_up()
-    assert list(dict.fromkeys(ids(relay))) == list(range(1, 3001))
+    assert list(dict.fromkeys(relay.ids("t"))) == list(range(1, 3001))
 
 
 @own_kafka(**{"auto.create.topics.enable": "true"})
@@ -202,7 +198,7 @@ def test_a_topic_created_while_we_run_is_found(
     create_topic(kafka.bootstrap, relay.topic("t"))
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()
-    assert ids(relay) == [1]
+    assert relay.ids("t") == [1]
 
 
 def deprived(relay: Relay) -> Relay:
@@ -214,7 +210,7 @@ def deprived(relay: Relay) -> Relay:
     delete_topic(relay.kafka.bootstrap, relay.topic("t"))
     relay.database.execute("INSERT INTO t VALUES (2)")
     relay.caught_up()
-    assert ids(relay) == [2]
+    assert relay.ids("t") == [2]
     return relay
 
 
@@ -268,7 +264,7 @@ def test_denied_rights_end_the_relay_until_they_are_granted(
     acls.remove_all()
     relay.start().wait_streaming()
     relay.caught_up()
-    assert ids(relay) == list(range(1, 5001))
+    assert relay.ids("t") == list(range(1, 5001))
 
 
 @own_kafka(**SASL)

@@ -42,10 +42,6 @@ def stopping_takes(relay: Relay, number: signal.Signals = signal.SIGTERM) -> flo
     return time.monotonic() - began
 
 
-def ids(relay: Relay) -> list[int]:
-    return [record.json_key["id"] for record in relay.records("t")]
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_a_stop_during_a_transaction_confirms_nothing_of_it(
     database: Database, slow_relay: Relay, kafka_proxy: Proxy, number: signal.Signals
@@ -60,7 +56,7 @@ def test_a_stop_during_a_transaction_confirms_nothing_of_it(
     kafka_proxy.release()
     slow_relay.start().wait_streaming()
     slow_relay.caught_up()
-    assert ids(slow_relay)[-ROWS:] == list(range(1, ROWS + 1))
+    assert slow_relay.ids("t")[-ROWS:] == list(range(1, ROWS + 1))
 
 
 def test_a_stop_waits_for_records_on_their_way(
@@ -71,11 +67,11 @@ def test_a_stop_waits_for_records_on_their_way(
         database.execute(f"INSERT INTO t VALUES ({number})")
     slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_records_total") == 6, "everything to be encoded")
     assert slow_relay.stop() == 0
-    assert ids(slow_relay) == list(range(6))
+    assert slow_relay.ids("t") == list(range(6))
     kafka_proxy.release()
     slow_relay.start().wait_streaming()
     slow_relay.caught_up()
-    assert ids(slow_relay) == list(range(6))
+    assert slow_relay.ids("t") == list(range(6))
 
 
 def test_a_stop_waits_at_most_the_grace(database: Database, slow_relay: Relay, kafka_proxy: Proxy) -> None:

@@ -165,6 +165,17 @@ def test_a_column_with_a_dropped_ones_name_survives_a_kill_in_between(
     assert rows(table.rows()) == Counter([(1, "B")])
 
 
+@both_formats
+def test_a_column_that_somebody_dropped_from_the_target_is_named(
+    spark: SparkSession, target: str, using: Using
+) -> None:
+    known = schema_of("t", [ID, A], [ID, A, B])
+    table = made(spark, target, using, known.until((1, 0)), "1, 'A'")
+    spark.sql(f"ALTER TABLE {table.name} DROP COLUMN a")
+    with pytest.raises(SetupError, match=r"^t: column 'a' is string, but in .* it is missing"):
+        evolve(table, known, (1, 0), live=table.rows)
+
+
 def test_dropped_columns_that_a_history_keeps_make_way_for_their_names(
     spark: SparkSession, target: str
 ) -> None:

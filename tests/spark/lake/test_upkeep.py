@@ -46,6 +46,14 @@ def test_compact_and_purge_keep_rows_and_remove_files(
         spark.sql(f"SELECT v FROM {name} VERSION AS OF {first}").collect()
 
 
+def test_versions_younger_than_many_centuries_stay(spark: SparkSession, target: str) -> None:
+    """The year of that age has three digits."""
+    spark.sql(f"CREATE TABLE iceberg.{target} USING iceberg AS SELECT 1 AS id")
+    spark.sql(f"INSERT INTO iceberg.{target} VALUES (2)")
+    pg.purge(spark, target, using="iceberg", older_than=timedelta(days=700_000))
+    assert spark.table(f"iceberg.{target}.snapshots").count() == 2
+
+
 def oldest(spark: SparkSession, name: str, using: Using) -> int:
     """The first version with rows."""
     if using == "delta":

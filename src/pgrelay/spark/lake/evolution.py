@@ -60,10 +60,11 @@ def evolve(
     # No target ever had a version that Spark can't represent.
     for earlier, later in pairwise(version for version in schema.versions if not schema.clash(version)):
         if later.position > since:
+            step = _Step(target, schema, earlier, later)
             if keep_dropped:
-                _put_aside(target, schema, earlier, later)
-            _refuse_null_keys(target, schema, earlier, later, live())
-            _step(target, schema, earlier, later, keep_dropped)
+                step.put_aside()
+            step.refuse_null_keys(live())
+            step.take(keep_dropped=keep_dropped)
             # A later step may reuse a name that this one dropped: this one must not be repeated after it.
             target.set_properties(target_properties(schema.until(later.position)))
     demand(target, schema)
@@ -80,161 +81,153 @@ def as_of(target: LakeTable, schema: TableSchema, keep_dropped: bool) -> Positio
     return fits
 
 
-def _step(
-    target: LakeTable,
-    schema: TableSchema,
-    earlier: TableVersion,
-    later: TableVersion,
-    keep_dropped: bool,
-) -> None:
-    became = schema.became(earlier, later)
-    there = {column.name: column for column in later.columns}
-    for column in earlier.columns:
-        if column.name in became:
-            _refuse_loss(schema, column, there[became[column.name]], later.position)
-    present = set(target.rows().columns)
-    for name in [column.name for column in earlier.columns if column.name not in became]:
-        if name in present and not keep_dropped:
-            _refuse_arranged(target, schema, later, name)
-            _alter(target, schema, later, name, f"DROP COLUMN {quoted(name)}")
-    for old, new in became.items():
-        if old != new:
-            _rename(target, schema, later, old, new)
-    present = set(target.rows().columns)
-    kept = set(became.values())
-    for name, column in there.items():
-        kind = column.spark_type
-        if name not in kept and name not in present:
-            _alter(target, schema, later, name, f"ADD COLUMN {quoted(name)} {sql_type(kind)}")
-        elif name not in kept and not keep_dropped:
-            _refuse_filled(target, schema, later, name)
-        elif name in kept and target.stored(target.rows().schema[name].dataType) != target.stored(kind):
-            _widen(target, schema, later, column)
+class _Step:
+    """The way of a target from one version of its schema to the next."""
 
+    def __init__(
+        self, target: LakeTable, schema: TableSchema, earlier: TableVersion, later: TableVersion
+    ) -> None:
+        self._target = target
+        self._topic = schema.topic
+        self._earlier = earlier
+        self._later = later
+        self._became = schema.became(earlier, later)
+        self._was = {now: was for was, now in self._became.items()}
+        self._lsn = format_lsn(later.position[0])
 
-def _refuse_filled(target: LakeTable, schema: TableSchema, later: TableVersion, name: str) -> None:
-    """Raise SetupError if a column that Postgres adds is in the target already, with somebody else's values.
+    def put_aside(self) -> None:
+        """Rename kept columns, which were dropped by now, if new columns take their names.
 
-    A repeated step finds the column that it added, still without values.
-    """
-    if _has_values(target, name):
-        raise SetupError(
-            f"{schema.topic}: Postgres added column {name!r} at LSN {format_lsn(later.position[0])}, but "
-            f"{target.name} had it before, with values that are not Postgres's: ALTER TABLE {target.name} "
-            f"RENAME COLUMN {quoted(name)} TO another name"
-        )
+        Else rows in force would have the dropped column's values under the new column's name.
+        """
+        rows, had = self._target.rows(), {column.name for column in self._earlier.columns}
+        # To Spark, names that differ only in case are the same.
+        others = {field.name.lower(): field for field in rows.schema if field.name not in self._became}
+        for name, kind in ((column.name, column.spark_type) for column in self._later.columns):
+            other = others.get(name.lower())
+            if other is None or name in had:
+                continue
+            if name in self._was:
+                in_the_way = self._was[name] in rows.columns  # else the step is repeated, and has renamed it
+            else:
+                # A repeated step finds the column that it added, still without values.
+                same = other.name == name and self._target.stored(other.dataType) == self._target.stored(kind)
+                in_the_way = not same or self._has_values(name)
+            if in_the_way:
+                aside = f"{other.name}__before_{self._lsn.replace('/', '_')}"
+                if aside.lower() in others:  # by an earlier change of the same transaction
+                    aside += f"_{self._later.position[1]}"
+                self._alter(name, f"RENAME COLUMN {quoted(other.name)} TO {quoted(aside)}")
 
+    def refuse_null_keys(self, live: DataFrame) -> None:
+        """Raise SetupError if the key takes in a column that is null in rows of the target.
 
-def _refuse_arranged(target: LakeTable, schema: TableSchema, later: TableVersion, name: str) -> None:
-    """Raise SetupError if a column that Postgres dropped arranges the files: Iceberg would drop it, and could
-    not write any more."""
-    arranged = target.arranged_by(name)
-    if arranged is not None:
-        raise SetupError(
-            f"{schema.topic}: Postgres dropped column {name!r} at LSN {format_lsn(later.position[0])}, by "
-            f"which {target.name} is or was {arranged}, and Iceberg can't drop it: "
-            + (f"ALTER TABLE {target.name} WRITE UNORDERED" if arranged == "ordered" else CURE)
-        )
+        In Postgres every row has a value there. A null equals nothing, so a change would not find its row.
+        """
+        keys = {self._became.get(column.name) for column in self._earlier.columns if column.key}
+        for name in [column.name for column in self._later.columns if column.key and column.name not in keys]:
+            # It has its new name if a mirror was killed after the rename.
+            there = next((each for each in (self._was.get(name), name) if each in live.columns), None)
+            unfilled = live if there is None else live.where(F.col(quoted(there)).isNull())
+            if not unfilled.isEmpty():
+                raise SetupError(
+                    f"{self._topic}: from LSN {self._lsn} on, column {name!r} is part of the key, but rows "
+                    f"of {self._target.name} have no value in it, so changes would not find them: no record "
+                    "has the values, or those that do are in a partition not read as far (then mirror with a "
+                    f"new checkpoint, without maxOffsetsPerTrigger or with whole_transactions); {CURE}"
+                )
 
+    def take(self, *, keep_dropped: bool) -> None:
+        """Alter the target's columns."""
+        later = {column.name: column for column in self._later.columns}
+        for column in self._earlier.columns:
+            if column.name in self._became:
+                self._refuse_loss(column, later[self._became[column.name]])
+        present = set(self._target.rows().columns)
+        for name in [column.name for column in self._earlier.columns if column.name not in self._became]:
+            if name in present and not keep_dropped:
+                self._refuse_arranged(name)
+                self._alter(name, f"DROP COLUMN {quoted(name)}")
+        for old, new in self._became.items():
+            if old != new:
+                self._rename(old, new)
+        stored = {field.name: self._target.stored(field.dataType) for field in self._target.rows().schema}
+        for name, column in later.items():
+            kind, kept = column.spark_type, name in self._was
+            if not kept and name not in stored:
+                self._alter(name, f"ADD COLUMN {quoted(name)} {sql_type(kind)}")
+            elif not kept and not keep_dropped:
+                self._refuse_filled(name)
+            elif kept and name in stored and stored[name] != self._target.stored(kind):
+                self._widen(column)
 
-def _put_aside(target: LakeTable, schema: TableSchema, earlier: TableVersion, later: TableVersion) -> None:
-    """Rename kept columns, which were dropped by now, if new columns take their names.
+    def _has_values(self, name: str) -> bool:
+        return not self._target.rows().where(F.col(quoted(name)).isNotNull()).isEmpty()
 
-    Else rows in force would have the dropped column's values under the new column's name.
-    """
-    became = schema.became(earlier, later)
-    was = {new: old for old, new in became.items()}
-    rows, had = target.rows(), {column.name for column in earlier.columns}
-    # To Spark, names that differ only in case are the same.
-    others = {field.name.lower(): field for field in rows.schema if field.name not in became}
-    for name, kind in ((column.name, column.spark_type) for column in later.columns):
-        other = others.get(name.lower())
-        if other is None or name in had:
-            continue
-        if name in was:
-            in_the_way = was[name] in rows.columns  # else the step is repeated, and has renamed it already
-        else:
-            # A repeated step finds the column that it added, still without values.
-            same = other.name == name and target.stored(other.dataType) == target.stored(kind)
-            in_the_way = not same or _has_values(target, name)
-        if in_the_way:
-            lsn, seq = later.position
-            aside = f"{other.name}__before_{format_lsn(lsn).replace('/', '_')}"
-            if aside.lower() in others:  # by an earlier change of the same transaction
-                aside += f"_{seq}"
-            _alter(target, schema, later, name, f"RENAME COLUMN {quoted(other.name)} TO {quoted(aside)}")
+    def _refuse_filled(self, name: str) -> None:
+        """Raise SetupError if a column that Postgres adds is in the target already, with somebody else's
+        values.
 
-
-def _has_values(target: LakeTable, name: str) -> bool:
-    return not target.rows().where(F.col(quoted(name)).isNotNull()).isEmpty()
-
-
-def _refuse_null_keys(
-    target: LakeTable, schema: TableSchema, earlier: TableVersion, later: TableVersion, live: DataFrame
-) -> None:
-    """Raise SetupError if the key takes in a column that is null in rows of the target.
-
-    In Postgres every row has a value there. A null equals nothing, so a change would not find its row.
-    """
-    became = schema.became(earlier, later)
-    keys = {became.get(column.name) for column in earlier.columns if column.key}
-    was = {now: name for name, now in became.items()}
-    for name in [column.name for column in later.columns if column.key and column.name not in keys]:
-        # It has its new name if a mirror was killed after the rename.
-        there = next((each for each in (was.get(name), name) if each in live.columns), None)
-        unfilled = live if there is None else live.where(F.col(quoted(there)).isNull())
-        if not unfilled.isEmpty():
+        A repeated step finds the column that it added, still without values.
+        """
+        if self._has_values(name):
             raise SetupError(
-                f"{schema.topic}: from LSN {format_lsn(later.position[0])} on, column {name!r} is part of "
-                f"the key, but rows of {target.name} have no value in it, so changes would not find them: no "
-                "record has the values, or those that do are in a partition not read as far (then mirror "
-                f"with a new checkpoint, without maxOffsetsPerTrigger or with whole_transactions); {CURE}"
+                f"{self._topic}: Postgres added column {name!r} at LSN {self._lsn}, but {self._target.name} "
+                f"had it before, with values that are not Postgres's: ALTER TABLE {self._target.name} RENAME "
+                f"COLUMN {quoted(name)} TO another name"
             )
 
+    def _refuse_arranged(self, name: str) -> None:
+        """Raise SetupError if a column that Postgres dropped arranges the files: Iceberg would drop it, and
+        could not write any more."""
+        arranged = self._target.arranged_by(name)
+        if arranged is not None:
+            raise SetupError(
+                f"{self._topic}: Postgres dropped column {name!r} at LSN {self._lsn}, by which "
+                f"{self._target.name} is or was {arranged}, and Iceberg can't drop it: "
+                + (f"ALTER TABLE {self._target.name} WRITE UNORDERED" if arranged == "ordered" else CURE)
+            )
 
-def _widen(target: LakeTable, schema: TableSchema, later: TableVersion, column: Column) -> None:
-    place, kind = quoted(column.name), column.spark_type
-    while isinstance(kind, ArrayType):
-        place, kind = f"{place}.element", kind.elementType
-    _alter(target, schema, later, column.name, f"ALTER COLUMN {place} TYPE {kind.simpleString()}")
+    def _refuse_loss(self, was: Column, now: Column) -> None:
+        if not widens(was.spark_type, now.spark_type):
+            raise SetupError(
+                f"{self._topic}: column {now.name!r} was {was.spark_type.simpleString()} and is "
+                f"{now.spark_type.simpleString()} from LSN {self._lsn} on, and not all of its values can be "
+                f"carried over as they are; {CURE}"
+            )
 
+    def _widen(self, column: Column) -> None:
+        place, kind = quoted(column.name), column.spark_type
+        while isinstance(kind, ArrayType):
+            place, kind = f"{place}.element", kind.elementType
+        self._alter(column.name, f"ALTER COLUMN {place} TYPE {kind.simpleString()}")
 
-def _rename(target: LakeTable, schema: TableSchema, later: TableVersion, old: str, new: str) -> None:
-    present = set(target.rows().columns)
-    steps = [(old, new)]
-    if old.lower() == new.lower():
-        # To Spark the new name is taken: rename it in two steps.
-        steps = [(old, f"__renamed_{new}"), (f"__renamed_{new}", new)]
-    for one, other in steps:
-        if one in present:
-            _alter(target, schema, later, new, f"RENAME COLUMN {quoted(one)} TO {quoted(other)}")
-            present.add(other)
+    def _rename(self, old: str, new: str) -> None:
+        present = set(self._target.rows().columns)
+        steps = [(old, new)]
+        if old.lower() == new.lower():
+            # To Spark the new name is taken: rename it in two steps.
+            steps = [(old, f"__renamed_{new}"), (f"__renamed_{new}", new)]
+        for one, other in steps:
+            if one in present:
+                self._alter(new, f"RENAME COLUMN {quoted(one)} TO {quoted(other)}")
+                present.add(other)
 
-
-def _refuse_loss(schema: TableSchema, was: Column, now: Column, position: Position) -> None:
-    if widens(was.spark_type, now.spark_type):
-        return
-    raise SetupError(
-        f"{schema.topic}: column {now.name!r} was {was.spark_type.simpleString()} and is "
-        f"{now.spark_type.simpleString()} from LSN {format_lsn(position[0])} on, and not all of its values "
-        f"can be carried over as they are; {CURE}"
-    )
-
-
-def _alter(target: LakeTable, schema: TableSchema, later: TableVersion, name: str, change: str) -> None:
-    try:
-        target.spark.sql(f"ALTER TABLE {target.name} {change}")
-    except (PySparkException, Py4JJavaError) as error:
-        if isinstance(error, Py4JJavaError) and _UNSUPPORTED not in str(error):
-            raise  # such as a full disk, which is temporary
-        reason = str(error).partition("\n")[0]
-        if isinstance(error, Py4JJavaError):
-            kind, _, told = cause(error).partition(": ")
-            reason = told or kind
-        raise SetupError(
-            f"{schema.topic}: {target.using} can't follow the change of column {name!r} at LSN "
-            f"{format_lsn(later.position[0])}: {reason}; {CURE}"
-        ) from error
+    def _alter(self, name: str, change: str) -> None:
+        """Make a change for the sake of a column. Raises SetupError if the format can't follow it."""
+        try:
+            self._target.spark.sql(f"ALTER TABLE {self._target.name} {change}")
+        except (PySparkException, Py4JJavaError) as error:
+            if isinstance(error, Py4JJavaError) and _UNSUPPORTED not in str(error):
+                raise  # such as a full disk, which is temporary
+            reason = str(error).partition("\n")[0]
+            if isinstance(error, Py4JJavaError):
+                kind, _, told = cause(error).partition(": ")
+                reason = told or kind
+            raise SetupError(
+                f"{self._topic}: {self._target.using} can't follow the change of column {name!r} at LSN "
+                f"{self._lsn}: {reason}; {CURE}"
+            ) from error
 
 
 def demand(target: LakeTable, schema: TableSchema) -> None:

@@ -85,8 +85,8 @@ class IcebergTable(LakeTable):
         """Never: Iceberg has no minimum."""
 
     def purge(self, older_than: timedelta) -> None:
-        until = f"TIMESTAMP '{datetime.now(UTC) - older_than:%Y-%m-%d %H:%M:%S.%f}+00:00'"
-        self.spark.sql(self._call("expire_snapshots", f"older_than => {until}"))
+        until = datetime.now(UTC) - older_than
+        self.spark.sql(self._call("expire_snapshots", f"older_than => TIMESTAMP '{until.isoformat(' ')}'"))
 
     def remove_old_files(self) -> None:
         self.purge(OWN_KEPT)

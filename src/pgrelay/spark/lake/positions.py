@@ -17,12 +17,12 @@ from typing import Any, Final
 from uuid import uuid4
 
 from pyspark.errors import AnalysisException
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StructType
 
 from pgrelay.errors import GapError, PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake.applied import Applied, parsed
-from pgrelay.spark.lake.tables import LakeTable
+from pgrelay.spark.lake.tables import NO_ROWS, LakeTable
 from pgrelay.spark.schemas.schema import Position, TableSchema
 
 SUFFIX: Final = "__positions"
@@ -38,7 +38,6 @@ _APPLIED: Final = "pgrelay.applied"
 _WRITER: Final = "writer"
 _NEXT: Final = "next"
 _SINCE: Final = "since"
-_NO_ROWS: Final = StructType().add("topic", StringType())
 
 _END_ONE: Final = "end one of the two, and start the other again"
 
@@ -300,6 +299,6 @@ class Positions:
         told = {_APPLIED: self._kept}
         if is_new:
             # If another writer creates it right now, theirs stays, and the next check finds it.
-            self._beside.create(_NO_ROWS, told)
+            self._beside.create(NO_ROWS, told)
         else:
             self._beside.set_properties(told)

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, ClassVar, Final, Literal, Self
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StringType, StructType
 
 from pgrelay.spark.names import COMMIT_LSN, literal, quoted, sql_type
 
@@ -20,6 +20,9 @@ Using = Literal["delta", "iceberg"]
 
 # How long a table of our own keeps old versions: for a driver of ours that reads at this moment.
 OWN_KEPT: Final = timedelta(minutes=10)
+
+# Of a table of our own that keeps properties alone: Delta needs several jobs to write and read a row.
+NO_ROWS: Final = StructType().add("topic", StringType())
 
 # A data frame's placeholder in a statement; or an identifier or text, which may contain what looks like one.
 _SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")

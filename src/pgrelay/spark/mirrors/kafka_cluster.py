@@ -103,25 +103,18 @@ class KafkaCluster:
         finally:
             consumer.close()
 
-    def _settings(self, more: Mapping[str, str]) -> Any:
-        """The options, and `more`, under Kafka's own names, as a client in Spark's JVM takes them."""
-        jvm: Any = self._spark._jvm
-        settings = jvm.java.util.HashMap()
-        for name, value in {**self._options, **more}.items():
-            settings.put(name.removeprefix("kafka."), value)
-        return settings
+    def _settings(self, more: Mapping[str, str]) -> dict[str, str]:
+        """The options, and `more`, under Kafka's own names."""
+        return {name.removeprefix("kafka."): value for name, value in {**self._options, **more}.items()}
 
     def _asked(self, ask: Callable[[Any], Any], wanted: Mapping[str, Iterable[int]]) -> Offsets:
-        """The offsets of these partitions by `ask`, which takes a Java list of them."""
+        """The offsets of these partitions by `ask`, a method of Kafka's client."""
         jvm: Any = self._spark._jvm
         of = jvm.org.apache.kafka.common.TopicPartition
         partitions = {
             (topic, number): of(topic, number) for topic, numbers in wanted.items() for number in numbers
         }
-        listed = jvm.java.util.ArrayList()
-        for partition in partitions.values():
-            listed.add(partition)
-        found = ask(listed)
+        found = ask(list(partitions.values()))
         offsets: Offsets = {topic: {} for topic in wanted}
         for (topic, number), partition in partitions.items():
             offsets[topic][number] = found.get(partition)

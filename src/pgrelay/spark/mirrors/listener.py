@@ -78,13 +78,13 @@ class MirrorListener(StreamingQueryListener):
         self._held: dict[str, float] = {}  # the oldest commit of each run that holds some back
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        self._runs_now(str(event.runId), True)
+        self._runs_now(str(event.runId))
         _log.info("query started", query=str(event.id), run=str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         progress = event.progress
         # The first event of a query that was started before the listener was added.
-        self._runs_now(str(progress.runId), True)
+        self._runs_now(str(progress.runId))
         end = self._offsets(progress, "endOffset")
         if not end:
             return  # somebody else's query
@@ -100,23 +100,25 @@ class MirrorListener(StreamingQueryListener):
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         run = str(event.runId)
-        self._runs_now(run, True)
+        self._runs_now(run)
         if run not in self._read:
             self._read[run] = self._read_before(str(event.id))
         if self._read[run]:
             self._tell(self._read[run], {})
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        self._runs_now(str(event.runId), False)
-        self._read.pop(str(event.runId), None)
-        self._holds(str(event.runId), None)  # it no longer reports what it holds
+        run = str(event.runId)
+        self._running.discard(run)
+        self._metrics.running(len(self._running))
+        self._read.pop(run, None)
+        self._holds(run, None)  # it no longer reports what it holds
         if event.exception is None:
             _log.info("query ended", query=str(event.id))
         else:
             _log.error("query failed", query=str(event.id))
 
-    def _runs_now(self, run: str, runs: bool) -> None:
-        (self._running.add if runs else self._running.discard)(run)
+    def _runs_now(self, run: str) -> None:
+        self._running.add(run)
         self._metrics.running(len(self._running))
 
     def _holds(self, run: str, since_s: float | None) -> None:

@@ -34,36 +34,31 @@ class MirrorMetrics:
             buckets=_BATCH_BUCKETS,
             registry=at,
         )
-        self._lsn = Gauge(
-            "pgrelay_mirror_lsn",
-            "Commit LSN of the last change taken into the target",
-            ["table"],
-            registry=at,
+
+        def gauge(name: str, what: str, *labels: str) -> Gauge:
+            return Gauge(name, what, labels, registry=at)
+
+        self._lsn = gauge(
+            "pgrelay_mirror_lsn", "Commit LSN of the last change taken into the target", "table"
         )
-        self._lag_bytes = Gauge(
+        self._lag_bytes = gauge(
             "pgrelay_mirror_lag_bytes",
             "WAL from the last change in the target to the last in the topic",
-            ["table"],
-            registry=at,
+            "table",
         )
-        self._lag_records = Gauge(
-            "pgrelay_mirror_lag_records",
-            "Offsets of the topic that are not taken in yet",
-            ["table"],
-            registry=at,
+        self._lag_records = gauge(
+            "pgrelay_mirror_lag_records", "Offsets of the topic that are not taken in yet", "table"
         )
-        self._lag_seconds = Gauge(
+        self._lag_seconds = gauge(
             "pgrelay_mirror_lag_seconds",
             "Age of the oldest commit that the target lacks; 0 if it lacks none",
-            ["table"],
-            registry=at,
+            "table",
         )
-        self._held = Gauge(
+        self._held = gauge(
             "pgrelay_mirror_held_seconds",
             "Age of the oldest commit that waits for the rest of its transaction; 0 if none does",
-            registry=at,
         )
-        self._running = Gauge("pgrelay_mirror_running", "Queries that run", registry=at)
+        self._running = gauge("pgrelay_mirror_running", "Queries that run")
 
     def running(self, queries: int) -> None:
         self._running.set(queries)

@@ -88,11 +88,7 @@ def _ids(source: QuerySource, topics: Iterable[str]) -> dict[str, str | None]:
     with source.kafka.admin() as client:
         found: dict[str, str | None] = dict.fromkeys(topics)
         there = client.listTopics().names().get()
-        asked = jvm.java.util.ArrayList()
-        for topic in found:
-            if topic in there:
-                asked.add(topic)
-        told = client.describeTopics(asked).allTopicNames().get()
-        ids = {topic: told[topic].topicId() for topic in asked}
+        told = client.describeTopics([topic for topic in found if topic in there]).allTopicNames().get()
+        ids = {topic: each.topicId() for topic, each in told.items()}
     none = jvm.org.apache.kafka.common.Uuid.ZERO_UUID
     return found | {topic: "" if each == none else each.toString() for topic, each in ids.items()}

@@ -61,9 +61,7 @@ def _compacted(spark: SparkSession, client: Any, there: Sequence[str]) -> list[s
     jvm: Any = spark._jvm
     config = jvm.org.apache.kafka.common.config
     kind = getattr(config, "ConfigResource$Type").TOPIC
-    asked = jvm.java.util.ArrayList()
-    for topic in there:
-        asked.add(config.ConfigResource(kind, topic))
-    told = client.describeConfigs(asked).all().get()
-    policies = {topic: told.get(config.ConfigResource(kind, topic)).get("cleanup.policy") for topic in there}
+    asked = {topic: config.ConfigResource(kind, topic) for topic in there}
+    told = client.describeConfigs(list(asked.values())).all().get()
+    policies = {topic: told.get(resource).get("cleanup.policy") for topic, resource in asked.items()}
     return [topic for topic, policy in policies.items() if "compact" in policy.value()]

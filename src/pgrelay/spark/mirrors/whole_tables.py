@@ -15,13 +15,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType
 
 from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import reason
 from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.tables import LakeTable, Using
+from pgrelay.spark.lake.tables import NO_ROWS, LakeTable, Using
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.transactions import POSITIONED, transaction_topic
 
@@ -35,9 +34,6 @@ _PREFIX: Final = "pgrelay.prefix"
 _TOPICS: Final = "pgrelay.topics"
 _UNTIL: Final = "pgrelay.until"
 _POSITION: Final = "pgrelay.position"
-
-# Delta needs several jobs to write and read a row, and none for a property.
-_NO_ROWS: Final = StructType().add("topic", StringType())
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +104,7 @@ class WholeTables:
             _require(self._position)
         else:
             self._held.create(POSITIONED, {_PREFIX: self._prefix})
-            self._position.create(_NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
+            self._position.create(NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
         self._told = self._position.properties()
 
     def refuse_waiting(self) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql.types import ArrayType, DecimalType, StringType
 
 from pgrelay.encode.types import JSON, NUMBER, array_of
 from pgrelay.spark.names import constant, quoted
+from pgrelay.spark.records.change_columns import SIDES
 from pgrelay.spark.records.decimals import exact_decimal
 from pgrelay.spark.records.sql import from_json, named, when
 from pgrelay.spark.schemas.columns import Column
@@ -50,7 +51,7 @@ def documents_of(text: str, schema: TableSchema) -> list[str]:
         flat = from_json(text, fields.replace("`: variant", "` variant"))
         columns += [
             named(when("envelope.__op IS NOT NULL", flat, f"{envelope}.{side}"), _documents(side, number))
-            for side in ("before", "after")
+            for side in SIDES
         ]
     return columns
 

@@ -10,7 +10,7 @@ pieces.
 """
 
 from collections.abc import Iterator
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Final
 
 from pyspark.sql import Column as Expression
@@ -66,7 +66,7 @@ class JsonRecords:
 
     def __init__(self, schema: TableSchema, placeholder: bool | None) -> None:
         self.schema = schema
-        self.placeholder = placeholder
+        self._placeholder = placeholder
         self._parsed: list[list[Expression]] | None = None
 
     def changes(self, records: DataFrame) -> DataFrame:
@@ -78,25 +78,25 @@ class JsonRecords:
 
     def _steps(self) -> list[list[str]]:
         """The columns of each select on the way to the changes."""
-        schema, placeholder = self.schema, self.placeholder
+        rows = _Rows(self.schema, self._placeholder)
         placed = [quoted(name) for name in PLACED]
         return [
             _envelope(),
             ["*", named(when(_IS_FLAT, from_json("text", _ROW)), "flat")],
-            _members(schema),
-            ["*", *(named(_texts(side, schema), f"{side}_texts") for side in SIDES)],
+            [*_members(), *documents_of("text", self.schema)],
+            ["*", *(named(rows.texts(side), f"{side}_texts") for side in SIDES)],
             [
                 *placed,
                 *_KEPT,
-                *(named(_row(side, schema, placeholder), side) for side in SIDES),
-                named(_unchanged(schema, placeholder), "unchanged"),
+                *(named(rows.row(side), side) for side in SIDES),
+                named(rows.unchanged(), "unchanged"),
             ],
             [
                 *placed,
-                named(key_of(schema), "key"),
+                named(key_of(self.schema), "key"),
                 *SIDES,
                 "unchanged",
-                named(_corrupt(schema, placeholder), "corrupt"),
+                named(rows.corrupt(), "corrupt"),
             ],
         ]
 
@@ -112,7 +112,7 @@ def _envelope() -> list[str]:
     ]
 
 
-def _members(schema: TableSchema) -> list[str]:
+def _members() -> list[str]:
     """What the record says about the change; each row is a map of texts, `before_row` or `after_row`."""
 
     def either(of_flat: str, of_envelope: str) -> str:
@@ -143,112 +143,113 @@ def _members(schema: TableSchema) -> list[str]:
         named(either(row("flat.__deleted != 'true'"), "envelope.after"), "after_row"),
         "text",
         named(malformed, "malformed"),
-        *documents_of("text", schema),
     ]
 
 
-def _texts(side: str, schema: TableSchema) -> str:
-    """The texts of a row, in the order of `known_names`; null if there is no row."""
-    row = f"{side}_row"
-    in_order = f"map_keys({row}) = {texts(column.name for column in schema.columns)}"
-    found = f"transform({texts(schema.known_names())}, name -> try_element_at({row}, name))"
-    return case([(f"{row} IS NULL", "NULL"), (in_order, f"map_values({row})")], found)
+class _Rows:
+    """The SQL over the rows of records, for one table."""
 
+    def __init__(self, schema: TableSchema, placeholder: bool | None) -> None:
+        self._schema = schema
+        self._placeholder = placeholder
+        self._known = schema.known_names()
 
-def _text(side: str, schema: TableSchema, name: str) -> str:
-    # Past the end, and so null, if the row has the columns in force and no others.
-    return f"get({side}_texts, {schema.known_names().index(name)})"
+    def texts(self, side: str) -> str:
+        """The texts of a row, in the order of `known_names`; null if there is no row."""
+        row = f"{side}_row"
+        in_order = f"map_keys({row}) = {texts(column.name for column in self._schema.columns)}"
+        found = f"transform({texts(self._known)}, name -> try_element_at({row}, name))"
+        return case([(f"{row} IS NULL", "NULL"), (in_order, f"map_values({row})")], found)
 
+    def row(self, side: str) -> str:
+        """The row as a struct; null if there is none."""
+        fields = (named(self._value(side, c), c.name) for c in self._schema.columns)
+        return when(f"{side}_texts IS NOT NULL", f"struct({', '.join(fields)})")
 
-def _row(side: str, schema: TableSchema, placeholder: bool | None) -> str:
-    """The row as a struct; null if there is none."""
-    fields = (named(_value(side, schema, c, placeholder), c.name) for c in schema.columns)
-    return when(f"{side}_texts IS NOT NULL", f"struct({', '.join(fields)})")
+    def unchanged(self) -> str:
+        """The names of unchanged columns; an empty array rather than null."""
+        told = named_now(f"coalesce(told, {texts([])})", self._schema)
+        held = [
+            when(f"{self._written('after', c)} = '{PLACEHOLDER}'", constant(c.name))
+            for c in self._schema.columns
+            if c.toastable and self._placeholder
+        ]
+        listed = f"concat({told}, {array_of_texts(held)})" if held else told
+        return f"filter({listed}, name -> name IS NOT NULL)"
 
+    def corrupt(self) -> str:
+        """Why the record can't be read exactly, and its text; null if it can."""
+        no_record = "malformed OR op IS NULL OR commit_lsn IS NULL OR seq IS NULL"
+        reasons = [
+            when("startswith(text, chr(0))", "'a record in Avro: pass the registry'"),
+            when(no_record, constant("no record of a table's change in JSON")),
+            unidentified("is_flat"),
+        ]
+        for side in ("after", "before"):
+            reasons += self._misnamed(side)
+            for column in self._schema.columns:
+                reasons += self._inexact(side, column)
+        return f"concat(coalesce({', '.join(reasons)}), ', in ', text)"
 
-def _value(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> str:
-    """A column's value, converted by the version of the schema that held at the change's position."""
+    def _text(self, side: str, name: str) -> str:
+        # Past the end, and so null, if the row has the columns in force and no others.
+        return f"get({side}_texts, {self._known.index(name)})"
 
-    def read(was: Column) -> str:
-        text = _text(side, schema, was.name)
-        if needs_document(was):
-            value = value_of_document(text, document_of(side, schema, was.name), was)
-        else:
-            value = value_of(text, was)
-        if placeholder and was.toastable and side == "after":
-            value = when(f"{text} != '{PLACEHOLDER}'", value)
-        return value if was.spark_type == column.spark_type else widened(value, was, column)
+    def _written(self, side: str, column: Column) -> str:
+        """The text of a column, under the name that it had when it was written."""
+        lineage = self._schema.lineage(column.name)
+        return by_version(lineage, self._schema, lambda was: self._text(side, was.name))
 
-    return by_version(schema.lineage(column.name), schema, read)
+    def _value(self, side: str, column: Column) -> str:
+        """A column's value, converted by the version of the schema that held at the change's position."""
 
+        def read(was: Column) -> str:
+            text = self._text(side, was.name)
+            if needs_document(was):
+                value = value_of_document(text, document_of(side, self._schema, was.name), was)
+            else:
+                value = value_of(text, was)
+            if self._placeholder and was.toastable and side == "after":
+                value = when(f"{text} != '{PLACEHOLDER}'", value)
+            return value if was.spark_type == column.spark_type else widened(value, was, column)
 
-def _unchanged(schema: TableSchema, placeholder: bool | None) -> str:
-    """The names of unchanged columns; an empty array rather than null."""
-    told = named_now(f"coalesce(told, {texts([])})", schema)
-    held = [
-        when(f"{_written(schema, 'after', c)} = '{PLACEHOLDER}'", constant(c.name))
-        for c in schema.columns
-        if c.toastable and placeholder
-    ]
-    listed = f"concat({told}, {array_of_texts(held)})" if held else told
-    return f"filter({listed}, name -> name IS NOT NULL)"
+        return by_version(self._schema.lineage(column.name), self._schema, read)
 
+    def _misnamed(self, side: str) -> list[str]:
+        """What is wrong with the names of a row's columns; null if nothing is."""
+        names, expected = f"map_keys({side}_row)", self._expected
+        absent = f"array_except({expected}, array_union({names}, coalesce(told, {texts([])})))"
+        unknown = f"filter({names}, name -> NOT array_contains({texts(self._known)}, name))"
+        reasons = {UNKNOWN: unknown}
+        if side == "after":
+            reasons = {ABSENT: absent} | reasons
+        # Only the few rows with other names are examined closely.
+        return [
+            when(
+                f"{names} != {expected} AND size({which}) > 0",
+                f"concat({constant(why)}, array_join({which}, ', '))",
+            )
+            for why, which in reasons.items()
+        ]
 
-def _written(schema: TableSchema, side: str, column: Column) -> str:
-    """The text of a column, under the name that it had when it was written."""
-    return by_version(schema.lineage(column.name), schema, lambda was: _text(side, schema, was.name))
+    @cached_property
+    def _expected(self) -> str:
+        """The columns that a row has by the version that held at the change's position."""
+        versions = self._schema.versions
+        names = [texts(column.name for column in version.columns) for version in versions]
+        later = [before(version.position) for version in versions[1:]]
+        return case([*zip(later, names, strict=False)], names[-1])
 
-
-def _corrupt(schema: TableSchema, placeholder: bool | None) -> str:
-    """Why the record can't be read exactly, and its text; null if it can."""
-    no_record = "malformed OR op IS NULL OR commit_lsn IS NULL OR seq IS NULL"
-    reasons = [
-        when("startswith(text, chr(0))", "'a record in Avro: pass the registry'"),
-        when(no_record, constant("no record of a table's change in JSON")),
-        unidentified("is_flat"),
-    ]
-    for side in ("after", "before"):
-        reasons += _misnamed(side, schema)
-        for column in schema.columns:
-            reasons += _inexact(side, schema, column, placeholder)
-    return f"concat(coalesce({', '.join(reasons)}), ', in ', text)"
-
-
-def _misnamed(side: str, schema: TableSchema) -> list[str]:
-    """What is wrong with the names of a row's columns; null if nothing is."""
-    names, expected = f"map_keys({side}_row)", _expected(schema)
-    absent = f"array_except({expected}, array_union({names}, coalesce(told, {texts([])})))"
-    unknown = f"filter({names}, name -> NOT array_contains({texts(schema.known_names())}, name))"
-    reasons = {UNKNOWN: unknown}
-    if side == "after":
-        reasons = {ABSENT: absent} | reasons
-    # Only the few rows with other names are examined closely.
-    return [
-        when(
-            f"{names} != {expected} AND size({which}) > 0",
-            f"concat({constant(why)}, array_join({which}, ', '))",
-        )
-        for why, which in reasons.items()
-    ]
-
-
-def _expected(schema: TableSchema) -> str:
-    """The columns that a row has by the version that held at the change's position."""
-    names = [texts(column.name for column in version.columns) for version in schema.versions]
-    later = [before(version.position) for version in schema.versions[1:]]
-    return case([*zip(later, names, strict=False)], names[-1])
-
-
-def _inexact(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> Iterator[str]:
-    """What may be wrong with a column's value; each is null if it is not."""
-    text = _written(schema, side, column)
-    if column.toastable and placeholder is None:
-        yield when(f"{text} = '{PLACEHOLDER}'", constant(doubtful(column.name)))
-    if all(is_text(was) and not needs_document(was) for _, was in schema.lineage(column.name)):
-        return
-    lost = f"{text} IS NOT NULL AND {side}.{quoted(column.name)} IS NULL"
-    if column.toastable and placeholder:
-        lost += f" AND {text} != '{PLACEHOLDER}'"
-    kind = INEXACT_DOCUMENT if is_document(column) else f"{INEXACT}{column.spark_type.simpleString()}"
-    told, kind = constant(f"{column.name}: '"), constant(f"' {kind}")
-    yield when(lost, f"concat({told}, {text}, {kind})")
+    def _inexact(self, side: str, column: Column) -> Iterator[str]:
+        """What may be wrong with a column's value; each is null if it is not."""
+        text = self._written(side, column)
+        if column.toastable and self._placeholder is None:
+            yield when(f"{text} = '{PLACEHOLDER}'", constant(doubtful(column.name)))
+        if all(is_text(was) and not needs_document(was) for _, was in self._schema.lineage(column.name)):
+            return
+        lost = f"{text} IS NOT NULL AND {side}.{quoted(column.name)} IS NULL"
+        if column.toastable and self._placeholder:
+            lost += f" AND {text} != '{PLACEHOLDER}'"
+        kind = INEXACT_DOCUMENT if is_document(column) else f"{INEXACT}{column.spark_type.simpleString()}"
+        told, kind = constant(f"{column.name}: '"), constant(f"' {kind}")
+        yield when(lost, f"concat({told}, {text}, {kind})")

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from pgrelay.encode.avro.names import legal
 from pgrelay.encode.records import FLAT_NAMES
-
-_MAX_DIGITS: Final = 38  # of Spark's decimal
+from pgrelay.spark.schemas.columns import MAX_DIGITS
 
 # The fields that identify a change of ours; Debezium's own changes have the rest of the envelope.
 _SOURCE: Final = {"commit_lsn", "seq"}
@@ -85,7 +84,7 @@ def _readable(schema: AvroSchema) -> AvroSchema:
         return [_readable(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
-    if schema.get("logicalType") == "decimal" and schema["precision"] > _MAX_DIGITS:
+    if schema.get("logicalType") == "decimal" and schema["precision"] > MAX_DIGITS:
         return "bytes"
     return {
         key: _readable(value) if isinstance(value, dict | list) else value for key, value in schema.items()

@@ -43,7 +43,7 @@ from pgrelay.encode.values.numbers import declared_precision, declared_scale
 
 _ARRAY: Final = re.compile(r"array<(.*)>")
 
-_MAX_DIGITS: Final = 38
+MAX_DIGITS: Final = 38  # of Spark's decimal
 
 _COUNTERPARTS: Final[dict[str, DataType]] = {
     "bool": BooleanType(),
@@ -132,4 +132,4 @@ class Column:
         precision, scale = declared_precision(self.type_modifier), declared_scale(self.type_modifier)
         # numeric(5,-2) has up to seven digits before the point, numeric(3,5) five after it.
         precision = precision - scale if scale < 0 else max(precision, scale)
-        return DecimalType(precision, max(scale, 0)) if precision <= _MAX_DIGITS else StringType()
+        return DecimalType(precision, max(scale, 0)) if precision <= MAX_DIGITS else StringType()

@@ -50,10 +50,13 @@ class Registry:
         with self._asked_for(f"subject {subject}"):
             numbers = self._client.get_versions(subject)
             found = [self._client.get_version(subject, number) for number in numbers]
-        for version in found:
-            if version.schema_id is not None and version.schema is not None:
-                self._texts[version.schema_id] = str(version.schema.schema_str)
-        return {version.schema_id: self._texts[version.schema_id] for version in found if version.schema_id}
+        texts = {
+            version.schema_id: str(version.schema.schema_str)
+            for version in found
+            if version.schema_id is not None and version.schema is not None
+        }
+        self._texts |= texts
+        return texts
 
     def latest(self, topic: str) -> tuple[str | None, str]:
         """The last schemas of a topic's keys (None if they have none) and values, as Avro's JSON."""
