@@ -17,7 +17,7 @@ from pyspark.sql.utils import to_str
 from pgrelay.early_stop import held_back, kept_interrupt
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import cause
+from pgrelay.spark.failures import accepted, cause
 from pgrelay.spark.hadoop import absolute
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.java import java_home
@@ -100,6 +100,9 @@ def session(
         raise SetupError(f"warehouse={warehouse!r}: write a folder or a URI")
     if not isinstance(options or {}, Mapping):
         raise SetupError(f"options={options!r}: write a dict of Spark's settings")
+    for key, value in (options or {}).items():
+        if not isinstance(key, str) or value is None:
+            raise SetupError(f"options: {key!r} has {value!r}: write a name and a value, or leave it out")
     location = absolute(warehouse)
     running = _running()
     if running is not None:
@@ -209,7 +212,8 @@ def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
         )
     for key, value in told.items():
         if running.conf.isModifiable(key):
-            running.conf.set(key, value)
+            with accepted("options"):
+                running.conf.set(key, value)
         elif _plain(has := running.conf.get(key, None) or "") != _plain(to_str(value) or ""):
             # stop() leaves the Java process, with the memory and options that it was started with.
             cure = "restart Python" if key.startswith("spark.driver.") else "stop() it first"
