@@ -133,6 +133,7 @@ def session(
         _start_java(settings | dict(options or {}), master)
     else:
         _refuse_without_jars()
+    _refuse_invalid(options or {})
     for key, value in (settings | dict(options or {})).items():
         builder = builder.config(key, value)
     with kept_interrupt():  # PySpark's handler would call Java in the middle of another call
@@ -140,6 +141,21 @@ def session(
     silence(spark, _CRIES_WOLF)
     _attach_tables(spark, location)
     return spark
+
+
+def _refuse_invalid(options: Mapping[str, str]) -> None:
+    """Raise SetupError for a value that Spark's SQL does not take.
+
+    It would refuse it once the session is made. PySpark then asks the session how to show that error, which
+    is another such error, and so on: it had not come back after six minutes.
+    """
+    jvm: Any = SparkContext._jvm
+    conf = jvm.org.apache.spark.sql.internal.SQLConf()
+    for key, value in options.items():
+        try:
+            conf.setConfString(key, to_str(value) or "")
+        except (CapturedException, Py4JJavaError) as error:
+            raise SetupError(f"options: {cause(error)}") from error
 
 
 def require_session(spark: SparkSession) -> None:
