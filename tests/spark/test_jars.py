@@ -16,6 +16,8 @@ def test_more_jars_follow_ours() -> None:
 def test_a_text_instead_of_a_list_is_named() -> None:
     with pytest.raises(SetupError, match=r"^jars='a:b:1': write a list"):
         spark_jars(more="a:b:1")
+    with pytest.raises(SetupError, match=r"^jars=None: write a list of coordinates$"):
+        spark_jars(more=None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", ["hadoop-aws.jar", "org.apache.hadoop:hadoop-aws", "a:b:c:d", "a:b:1 "])

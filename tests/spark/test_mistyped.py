@@ -29,6 +29,9 @@ def test_a_single_topic_instead_of_a_list_is_refused(spark: SparkSession) -> Non
     ("choice", "told"),
     [
         ({"topics": 5}, r"^topics=5: write a list of topics$"),
+        ({"topics": ["p.a", 5]}, r"^topics=\['p\.a', 5\]: write a list of topics$"),
+        ({"options": {5: "x"}}, r"^options: 5 is no option's name: write a text$"),
+        ({"options": {"kafka.ssl.key.password": None}}, r"^kafka\.ssl\.key\.password: there is no value: "),
         ({"prefix": None}, r"^prefix=None: write the relay's records\.prefix"),
         ({"servers": None}, r"^servers=None: write the brokers"),
         ({"options": "x"}, r"^options: write a dict of options"),
@@ -75,6 +78,7 @@ def test_a_schema_topic_that_can_not_be_read_is_one_line(spark: SparkSession) ->
         ({"topic": "{nope}"}, r"^topic='\{nope\}': write the relay's records\.topic, of \{prefix\}, "),
         ({"format": "xml"}, r"^format='xml': write json or avro"),
         ({"numeric": "x"}, r"^numeric='x': write string or double or precise"),
+        ({"dsn": None}, r"^dsn=None: write how to connect to Postgres"),
     ],
 )
 def test_encodings_that_no_relay_has_are_refused(choice: dict[str, Any], told: str) -> None:
@@ -128,6 +132,14 @@ def test_columns_are_named_one_by_one() -> None:
         ({"options": "startingOffsets=latest"}, r"^options: write a dict of options, such as {'startingOff"),
         ({"options": {"maxOffsetsPerTrigger": 0}}, r"^maxOffsetsPerTrigger: 0 is no number of records: wri"),
         ({"options": {"maxOffsetsPerTrigger": "many"}}, r"^maxOffsetsPerTrigger: 'many' is no number of"),
+        ({"options": {"minPartitions": "x"}}, r"^minPartitions: 'x' is no number: write 1 or more$"),
+        (
+            {"options": {"startingTimestamp": "1 May"}},
+            r"^startingTimestamp: '1 May' is no time: write millis",
+        ),
+        ({"options": {"failOnDataLoss": "no"}}, r"^failOnDataLoss: 'no' is no switch: write true or false$"),
+        ({"checkpoint": "a:b:c"}, r"^checkpoint a:b:c: .*URISyntaxException"),
+        ({"using": ["delta"]}, r"^using=\['delta'\]: write delta or iceberg$"),
         ({"options": {"endingOffsets": "latest"}}, r"^endingOffsets: a stream has no end: leave it out"),
         (
             {"options": {"subscribe": "p.a"}},
@@ -185,7 +197,7 @@ def test_an_argument_of_the_wrong_kind_is_refused(
     spark: SparkSession, tmp_path: Path, call: Callable[..., object], choice: dict[str, Any], told: str
 ) -> None:
     given = {"servers": "nowhere:1", "tables": TABLES, "prefix": "p", "checkpoint": tmp_path} | choice
-    with pytest.raises(SetupError, match=told) as caught:
+    with pytest.raises(PgrelayError, match=told) as caught:
         call(spark, **given)
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -217,6 +229,38 @@ def test_changes_are_those_of_one_topic(spark: SparkSession) -> None:
     topics: Any = ["p.a", "p.b"]
     with pytest.raises(SetupError, match=r"topic=\['p\.a', 'p\.b'\]: write one topic"):
         pg.read_changes(spark, "nowhere", topics, schema=table("p.a"))
+    with pytest.raises(SetupError, match=r"topic='': write one topic"):
+        pg.read_changes(spark, "nowhere", "", schema=table("p.a"))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"startingOffsets": "latest"}, r"^options: starting offset can't be latest for batch queries"),
+        ({"kafka.auto.offset.reset": "none"}, r"^options: Kafka option 'auto\.offset\.reset' is not suppo"),
+    ],
+)
+def test_an_option_that_spark_itself_refuses_is_one_line(
+    spark: SparkSession, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(SetupError, match=told) as caught:
+        pg.read_changes(spark, "nowhere:1", "p.a", schema=table("p.a"), options=options)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_name_of_a_query_that_runs_is_taken(spark: SparkSession, tmp_path: Path) -> None:
+    """For example when a notebook's cell runs again."""
+    stream = spark.readStream.format("rate").load().writeStream.format("noop").queryName("orders")
+    query = stream.option("checkpointLocation", str(tmp_path / "other")).start()
+    try:
+        with pytest.raises(
+            SetupError, match=r"^query_name='orders': a query of that name runs .*: stop\(\) it"
+        ):
+            pg.mirror(
+                spark, "127.0.0.1:1", TABLES, prefix="p", checkpoint=tmp_path / "own", query_name="orders"
+            )
+    finally:
+        query.stop()
 
 
 def test_whether_the_relay_writes_placeholders_is_true_or_false(spark: SparkSession) -> None:
@@ -256,6 +300,12 @@ def test_a_listener_and_a_session_are_given_what_they_need(spark: SparkSession) 
     wrong: Any = ["p.a"]
     with pytest.raises(SetupError, match=r"tables=\['p\.a'\]: give the mirrors' targets by topic"):
         pg.MirrorListener(spark, "nowhere", wrong, metrics=CollectorRegistry())
+    with pytest.raises(SetupError, match=r"^servers=None: write the brokers"):
+        pg.MirrorListener(spark, None, TABLES, metrics=CollectorRegistry())  # type: ignore[arg-type]
+    with pytest.raises(SetupError, match=r"^options: 'spark\.x' has None: write a name and a value"):
+        pg.session(options={"spark.x": None})  # type: ignore[dict-item]
+    with pytest.raises(SetupError, match=r"^options: .*spark\.sql\.shuffle\.partitions"):
+        pg.session(options={"spark.sql.shuffle.partitions": "many"})
     with pytest.raises(SetupError, match=r"options=\['p\.a'\]: write a dict of Spark's settings"):
         pg.session(options=wrong)
     with pytest.raises(SetupError, match=r"warehouse=5: write a folder or a URI"):

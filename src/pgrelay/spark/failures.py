@@ -7,7 +7,7 @@ from typing import Final
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import IllegalArgumentException, PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
 from pgrelay.errors import PgrelayError, SetupError
@@ -34,6 +34,15 @@ def told_of(where: str) -> Iterator[None]:
         cure = next((cure for condition, cure in _SET_BY_SOMEBODY.items() if condition in told), None)
         # Chained to Java's own text, by which Spark tells a stopped query from a failed one.
         raise (SetupError(f"{told}; {cure}") if cure else PgrelayError(told)) from error
+
+
+@contextmanager
+def accepted(what: str) -> Iterator[None]:
+    """Raises SetupError if Spark does not accept what the block gives it: `what`, and why. Others pass."""
+    try:
+        yield
+    except IllegalArgumentException as error:
+        raise SetupError(f"{what}: {printable(' '.join(str(error).split()))}") from error
 
 
 @contextmanager

@@ -48,8 +48,10 @@ def spark_jars(progress: Progress | None = None, *, more: Sequence[str] = ()) ->
     """
     if isinstance(more, str):
         raise SetupError(f"jars={more!r}: write a list of coordinates, [{more!r}]")
+    if not isinstance(more, Sequence):
+        raise SetupError(f"jars={more!r}: write a list of coordinates")
     for coordinate in more:
-        if not _COORDINATE.fullmatch(coordinate):
+        if not isinstance(coordinate, str) or not _COORDINATE.fullmatch(coordinate):
             raise SetupError(f"jars: {coordinate!r} is not group:artifact:version, as Maven names a jar")
     return fetch_jars((*_NAMED, *_NEEDED_BY_THEM, *more), progress or _tell)
 

@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay.errors import SetupError
+from pgrelay.spark.failures import accepted
 from pgrelay.spark.session import require_session
 
 _ISOLATION: Final = "kafka.isolation.level"
@@ -40,6 +41,9 @@ _KNOWN: Final = (
 # In lower case, since Spark's options are the same in either.
 _OFFSETS: Final = ("startingoffsets", "endingoffsets")
 _COUNTS: Final = ("maxoffsetspertrigger", "minoffsetspertrigger")
+_TASKS: Final = ("minpartitions", "maxrecordsperpartition")
+_TIMES: Final = ("startingtimestamp", "endingtimestamp")
+_SWITCHES: Final = ("failondataloss", "includeheaders")
 _TOPICS: Final = ("subscribe", "subscribepattern", "assign")
 _ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 _SPLITTING: Final = ("maxrecordsperpartition", "minpartitions")
@@ -65,7 +69,8 @@ def read_topics(
     given = {**_OPTIONS, **(options or {}), "kafka.bootstrap.servers": servers, "subscribePattern": pattern}
     if allows_loss(given):
         given = _unsplit(given)
-    return reader.format("kafka").options(**given).load()
+    with accepted("options"):
+        return reader.format("kafka").options(**given).load()
 
 
 def refuse_mistaken(
@@ -78,18 +83,28 @@ def refuse_mistaken(
     if not isinstance(options or {}, Mapping):
         raise SetupError("options: write a dict of options, such as {'startingOffsets': 'latest'}")
     for name, value in (options or {}).items():
+        if not isinstance(name, str):
+            raise SetupError(f"options: {name!r} is no option's name: write a text")
         if wrong := _mistake(name.lower(), value, streaming):
             raise SetupError(f"{name}: {wrong}")
 
 
 def _mistake(option: str, value: object, streaming: bool) -> str | None:
     """What is wrong with an option, and the cure; None if nothing is known to be."""
+    if value is None:  # such as a variable of the environment that is not set
+        return "there is no value: write one, or leave it out"
     if option in _TOPICS:
         return "the topics are arguments of the call: leave it out"
     if streaming and option.startswith("ending"):
         return "a stream has no end: leave it out; the trigger {'availableNow': True} reads what is there"
-    if option in _COUNTS and not (str(value).isdecimal() and int(str(value)) > 0):
+    if option in _COUNTS and not _is_positive(value):
         return f"{value!r} is no number of records: write 1 or more"
+    if option in _TASKS and not _is_positive(value):
+        return f"{value!r} is no number: write 1 or more"
+    if option in _TIMES and not str(value).isdecimal():
+        return f"{value!r} is no time: write milliseconds since 1970"
+    if option in _SWITCHES and str(value).lower() not in ("true", "false"):
+        return f"{value!r} is no switch: write true or false"
     if option == _ISOLATION and value not in _ISOLATIONS:
         return f"{value!r} is no isolation level: write {' or '.join(_ISOLATIONS)}"
     # A dict is refused too: Spark would turn it into text that is not JSON.
@@ -100,6 +115,10 @@ def _mistake(option: str, value: object, streaming: bool) -> str | None:
         )
     near = _meant(option)
     return None if near is None else f"Spark's Kafka source has no such option: did you mean {near}?"
+
+
+def _is_positive(value: object) -> bool:
+    return str(value).isdecimal() and int(str(value)) > 0
 
 
 def _meant(option: str) -> str | None:

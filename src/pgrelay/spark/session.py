@@ -17,7 +17,7 @@ from pyspark.sql.utils import to_str
 from pgrelay.early_stop import held_back, kept_interrupt
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import cause
+from pgrelay.spark.failures import accepted, cause
 from pgrelay.spark.hadoop import absolute
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.java import java_home
@@ -98,9 +98,7 @@ def session(
     """
     if not isinstance(warehouse, str | os.PathLike):
         raise SetupError(f"warehouse={warehouse!r}: write a folder or a URI")
-    if not isinstance(options or {}, Mapping):
-        raise SetupError(f"options={options!r}: write a dict of Spark's settings")
-    location, chosen = absolute(warehouse), dict(options or {})
+    location, chosen = absolute(warehouse), _chosen(options)
     running = _running()
     if running is not None:
         told = {} if warehouse == _WAREHOUSE else {"spark.sql.warehouse.dir": location}
@@ -122,6 +120,7 @@ def session(
         _start_java(settings | chosen, master)
     else:
         _refuse_without_jars()
+    _refuse_invalid(chosen)
     for key, value in (settings | chosen).items():
         builder = builder.config(key, value)
     with kept_interrupt():  # PySpark's handler would call Java in the middle of another call
@@ -129,6 +128,32 @@ def session(
     silence(spark, _CRIES_WOLF)
     _attach_tables(spark, location)
     return spark
+
+
+def _chosen(options: Mapping[str, str] | None) -> dict[str, str]:
+    """The settings of the user. Raises SetupError if they are none."""
+    if not isinstance(options or {}, Mapping):
+        raise SetupError(f"options={options!r}: write a dict of Spark's settings")
+    chosen = dict(options or {})
+    for key, value in chosen.items():
+        if not isinstance(key, str) or value is None:
+            raise SetupError(f"options: {key!r} has {value!r}: write a name and a value, or leave it out")
+    return chosen
+
+
+def _refuse_invalid(options: Mapping[str, str]) -> None:
+    """Raise SetupError for a value that Spark's SQL does not take.
+
+    It would refuse it once the session is made. PySpark then asks the session how to show that error, which
+    is another such error, and so on: it had not come back after six minutes.
+    """
+    jvm: Any = SparkContext._jvm
+    conf = jvm.org.apache.spark.sql.internal.SQLConf()
+    for key, value in options.items():
+        try:
+            conf.setConfString(key, to_str(value) or "")
+        except (CapturedException, Py4JJavaError) as error:
+            raise SetupError(f"options: {cause(error)}") from error
 
 
 def require_session(spark: SparkSession) -> None:
@@ -218,7 +243,8 @@ def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
         )
     for key, value in told.items():
         if running.conf.isModifiable(key):
-            running.conf.set(key, value)
+            with accepted("options"):
+                running.conf.set(key, value)
         elif _plain(has := running.conf.get(key, None) or "") != _plain(to_str(value) or ""):
             # stop() leaves the Java process, with the memory and options that it was started with.
             cure = "restart Python" if key.startswith("spark.driver.") else "stop() it first"

@@ -1,7 +1,7 @@
 """The table that a name stands for: its format's class, its catalog, and which names are refused."""
 
 import re
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pyspark.sql import SparkSession
 
@@ -36,7 +36,7 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
     there is no such format.
     """
     require_session(spark)
-    if using not in FORMATS:
+    if using not in get_args(Using):
         raise SetupError(f"using={using!r}: write delta or iceberg")
     parts = _parts(target)
     has_catalog = len(parts) > 1 and is_catalog(spark, parts[0])

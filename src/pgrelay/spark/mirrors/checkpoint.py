@@ -25,14 +25,15 @@ class Checkpoint:
     """The folder of a query that reads Kafka. Hadoop opens it, so it may be on any file system of Spark's."""
 
     def __init__(self, spark: SparkSession, location: str | os.PathLike[str]) -> None:
-        """Raises SetupError if `location` is no path."""
+        """Raises SetupError if `location` is no path, and PgrelayError if Hadoop can't make sense of it."""
         if not isinstance(location, str | os.PathLike) or not os.fspath(location):
             raise SetupError(
                 f"checkpoint={location!r}: name the folder in which the query keeps how far it has read"
             )
         self._spark = spark
         self.location = os.fspath(location).rstrip("/")
-        self._files = file_system(spark, self._path(""))
+        with told_of(f"checkpoint {self.location}"):
+            self._files = file_system(spark, self._path(""))
 
     def query_id(self) -> str:
         """The query's id, which stays the same if the folder is moved."""

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import reason, told_of
+from pgrelay.spark.failures import accepted, reason, told_of
 from pgrelay.spark.kafka import read_topics, refuse_mistaken, tells_start
 from pgrelay.spark.lake.apply import OnMissing
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
@@ -132,6 +132,20 @@ def _refuse_other_trigger(trigger: Mapping[str, Any] | None) -> None:
             raise SetupError(f"trigger: there is no {name!r}; write one of {', '.join(known)}")
 
 
+def _refuse_other_name(spark: SparkSession, name: object) -> None:
+    """Raise SetupError if a query can't have that name.
+
+    Spark refuses a name that is taken, even if it would end the query that has it, of the same checkpoint.
+    """
+    if not isinstance(name, str) or not name:
+        raise SetupError(f"query_name={name!r}: write a name")
+    if any(query.name == name for query in spark.streams.active):
+        raise SetupError(
+            f"query_name={name!r}: a query of that name runs in this session: stop() it first, or write "
+            "another name"
+        )
+
+
 def _source(
     spark: SparkSession,
     servers: str,
@@ -209,9 +223,9 @@ def _query(
     """Start the query, after refusing or warning of problems that show before the start."""
     _refuse_other_trigger(trigger)
     refuse_other_prefix(prefix)
-    if query_name is not None and (not isinstance(query_name, str) or not query_name):
-        raise SetupError(f"query_name={query_name!r}: write a name")
     spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
+    if query_name is not None:
+        _refuse_other_name(spark, query_name)
     tables, using = writing.tables, writing.using
     schemas = SchemaTopic(servers, prefix, options)
     batches = Batches(schemas, reading, writing, filled=filled_topics(source, schemas, tables, using))
@@ -232,7 +246,8 @@ def _query(
     writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
-    query = _triggered(writer, trigger or _TRIGGER).start()
+    with told_of("the query can't start"), accepted("the query can't start"):
+        query = _triggered(writer, trigger or _TRIGGER).start()
     remember(str(query.id), checkpoint)
     return query
 

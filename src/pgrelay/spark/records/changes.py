@@ -51,7 +51,7 @@ def read_changes(
     `records.unchanged: placeholder`; False reads a placeholder as text, and by default it is corrupt.
     """
     require_schema(schema)
-    if not isinstance(topic, str):
+    if not isinstance(topic, str) or not topic:
         raise SetupError(f"topic={topic!r}: write one topic: another has other columns")
     refuse_other_placeholder(placeholder)
     schema.refuse_clash()

@@ -76,6 +76,8 @@ def postgres_schemas(
     would have is left out: a relay takes one of them at most. Raises SetupError if an argument is mistaken,
     and psycopg.Error.
     """
+    if not isinstance(dsn, str):
+        raise SetupError(f"dsn={dsn!r}: write how to connect to Postgres, such as 'host=... dbname=...'")
     refuse_other_prefix(prefix)
     _refuse_other_topic(topic)
     _refuse_others(format=format, numeric=numeric, time=time, binary=binary, json=json)

@@ -9,7 +9,7 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.avro_schemas import AvroSchema, column_of, present, row_of
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
-from pgrelay.spark.schemas.schema import UNTOLD, TableSchema, TableVersion, refuse_text
+from pgrelay.spark.schemas.schema import UNTOLD, TableSchema, TableVersion, listed
 
 # The Postgres type that each Avro type stands for; a registry knows no more than that.
 _TYPES: Final = {
@@ -34,9 +34,9 @@ def registry_schemas(registry: str | Mapping[str, Any], topics: Iterable[str]) -
     16-bit integers become 32-bit, which is what they are in Avro. A registry knows neither LSNs nor the
     replica identity, so prefer `table_schemas`. Raises SetupError if a topic's values are not changes.
     """
-    refuse_text(topics)
+    wanted = listed(topics)
     client = Registry(registry)
-    return {topic: _schema(topic, *client.latest(topic)) for topic in topics}
+    return {topic: _schema(topic, *client.latest(topic)) for topic in wanted}
 
 
 def _schema(topic: str, key: str | None, value: str) -> TableSchema:

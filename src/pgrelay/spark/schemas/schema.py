@@ -241,12 +241,15 @@ class TableSchema:
         return f"{self.topic} from {lsn}: {columns}; key ({', '.join(self.key)})"
 
 
-def refuse_text(topics: Iterable[str] | None) -> None:
-    """Raise SetupError if one topic's name is given for a list: its letters would be taken for topics."""
+def listed(topics: Iterable[str]) -> list[str]:
+    """Those topics. Raises SetupError if one topic's name is given for a list, whose letters would be taken
+    for topics, or what is no name."""
     if isinstance(topics, str):
         raise SetupError(f"topics={topics!r}: write a list of topics, [{topics!r}]")
-    if not isinstance(topics, Iterable | None):
+    found = list(topics) if isinstance(topics, Iterable) else [topics]
+    if not isinstance(topics, Iterable) or not all(isinstance(topic, str) for topic in found):
         raise SetupError(f"topics={topics!r}: write a list of topics")
+    return found
 
 
 def refuse_other_prefix(prefix: object) -> None:

@@ -19,8 +19,8 @@ from pgrelay.spark.schemas.schema import (
     TableSchema,
     TableVersion,
     folded,
+    listed,
     refuse_other_prefix,
-    refuse_text,
 )
 
 # How long to wait for the end of a Kafka transaction to be written to all its partitions.
@@ -43,11 +43,10 @@ def table_schemas(
     all (a table has a schema there from its first row on), or an argument is mistaken, and PgrelayError if
     Kafka can't be read.
     """
-    refuse_text(topics)
+    wanted = None if topics is None else listed(topics)
     refuse_other_prefix(prefix)
     refuse_mistaken(spark, servers, options, streaming=False)
     topic = SchemaTopic(servers, prefix, options)
-    wanted = None if topics is None else list(topics)
     schemas = topic.read(spark, wanted)
     missing = [name for name in wanted or () if name not in schemas]
     if missing or not schemas:
