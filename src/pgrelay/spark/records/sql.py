@@ -18,6 +18,14 @@ from pgrelay.spark.names import constant, quoted
 # By default the parser refuses a number of a thousand digits, and a string of 20 MB.
 JSON_OPTIONS: Final = {"maxNumLen": "200000", "maxStringLen": str(2**31 - 1)}
 
+# A select of everything, below which Spark moves no condition but one on where a record is. By itself it
+# moves conditions down, and computes what is in the way once more for each mention: `corrupt IS NULL` parsed
+# a record a thousand times. It moves none below a generator that gives what the condition is about.
+SETTLED: Final = [
+    *("topic", "partition", "`offset`"),
+    "inline(array(struct(* EXCEPT (topic, partition, `offset`))))",
+]
+
 
 def parsed(spark: SparkSession, columns: Iterable[str]) -> list[Expression]:
     """Columns of a select, which serve any number of them. `F.expr` parses its text anew in each."""
