@@ -17,10 +17,10 @@ class Summary:
 
     leads_to: Applied  # what is applied of these partitions once the batch is
     lowest: int | None = None  # commit LSN
-    unchanged: bool = False
-    moved: bool = False
+    unchanged: bool = False  # a change leaves out a large value that stays
+    moved: bool = False  # `key_moved` holds for a change
     corrupt: tuple[int, int, str] | None = None  # partition, offset, reason
-    lacking: bool = False  # `lacks` holds for some change
+    lacking: bool = False  # `lacks` holds for a change: so `unchanged` does too
     replaced: bool = False  # there are updates or deletes
     untold: tuple[int, int, str] | None = None  # partition, offset, op: `key_untold` holds for it
     foreign: str | None = None  # another topic than the schema's
