@@ -197,7 +197,7 @@ def test_an_argument_of_the_wrong_kind_is_refused(
     spark: SparkSession, tmp_path: Path, call: Callable[..., object], choice: dict[str, Any], told: str
 ) -> None:
     given = {"servers": "nowhere:1", "tables": TABLES, "prefix": "p", "checkpoint": tmp_path} | choice
-    with pytest.raises(PgrelayError, match=told) as caught:
+    with pytest.raises(SetupError, match=told) as caught:
         call(spark, **given)
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
