@@ -302,8 +302,10 @@ def test_a_listener_and_a_session_are_given_what_they_need(spark: SparkSession) 
         pg.MirrorListener(spark, "nowhere", wrong, metrics=CollectorRegistry())
     with pytest.raises(SetupError, match=r"^servers=None: write the brokers"):
         pg.MirrorListener(spark, None, TABLES, metrics=CollectorRegistry())  # type: ignore[arg-type]
-    with pytest.raises(SetupError, match=r"^options: 'spark\.x' has None: write a name and a value"):
+    with pytest.raises(SetupError, match=r"^options: spark\.x has no value: write one, or leave it out$"):
         pg.session(options={"spark.x": None})  # type: ignore[dict-item]
+    with pytest.raises(SetupError, match=r"^options: 5 is no setting's name: write a text$"):
+        pg.session(options={5: "x"})  # type: ignore[dict-item]
     with pytest.raises(SetupError, match=r"^options: .*spark\.sql\.shuffle\.partitions"):
         pg.session(options={"spark.sql.shuffle.partitions": "many"})
     with pytest.raises(SetupError, match=r"options=\['p\.a'\]: write a dict of Spark's settings"):

@@ -136,8 +136,10 @@ def _chosen(options: Mapping[str, str] | None) -> dict[str, str]:
         raise SetupError(f"options={options!r}: write a dict of Spark's settings")
     chosen = dict(options or {})
     for key, value in chosen.items():
-        if not isinstance(key, str) or value is None:
-            raise SetupError(f"options: {key!r} has {value!r}: write a name and a value, or leave it out")
+        if not isinstance(key, str):
+            raise SetupError(f"options: {key!r} is no setting's name: write a text")
+        if value is None:
+            raise SetupError(f"options: {key} has no value: write one, or leave it out")
     return chosen
 
 
