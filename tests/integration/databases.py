@@ -30,9 +30,10 @@ class Database:
             connection.execute(statement.encode())
 
     def execute_at(self, statement: str) -> int:
-        """Run statements in a transaction; return the LSN before its commit, up to which it is not delivered.
+        """Run statements in a transaction; return the LSN right before its commit.
 
-        On a busy machine its rows may be on disk long before, and a slot moves over what has no commit.
+        A slot that has not delivered it is not further on, but may be beyond its rows: on a busy machine they
+        can be on disk long before the commit, and a slot moves past what has no commit.
         """
         with self.connect() as connection, connection.transaction():
             connection.execute(statement.encode())

@@ -115,13 +115,13 @@ def await_markers(bootstrap: str, topics: Sequence[str], timeout: float = 60.0) 
         ends = _ends(bootstrap, topics, "read_committed")
         if written is None or ends is None:
             return False
-        return all(ends[at] >= end for at, end in written.items())
+        return all(ends.get(at, 0) >= end for at, end in written.items())
 
     wait_until(readable, f"markers in {topics}", timeout)
 
 
 def _ends(bootstrap: str, topics: Sequence[str], isolation: str) -> dict[tuple[str, int], int] | None:
-    """Where such a reader of each partition stops; None while one has no leader."""
+    """Where a reader with that isolation stops in each partition; None while Kafka can't tell."""
     options = {"bootstrap.servers": bootstrap, "group.id": "ends", "isolation.level": isolation}
     consumer = Consumer(options)
     try:

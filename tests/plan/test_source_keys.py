@@ -59,6 +59,19 @@ def test_an_alias_is_refused() -> None:
         with_source(text, VALUES, "x.yaml")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sink: {kafka: {client.id: &name a.c}}\nsource:\n  tables:\n  - a.b\n  - *name\n  dsn: x\n",
+        "source:\n  tables:\n  - &name a.b\n  - *name\n  dsn: x\nsink: {}\n",
+    ],
+    ids=["of something else", "of an entry"],
+)
+def test_an_alias_at_the_end_of_a_list_is_refused(text: str) -> None:
+    with pytest.raises(SetupError, match=r"x\.yaml: .*, once source\.tables is set; write out what"):
+        with_source(text, VALUES, "x.yaml")
+
+
 def test_an_anchor_that_an_alias_needs_is_refused() -> None:
     text = "source:\n  dsn: x\n  slot: &name s\nsink: {kafka: {client.id: *name}}\n"
     with pytest.raises(SetupError, match=r"x\.yaml: found undefined alias 'name', once source\.slot is set"):

@@ -56,7 +56,7 @@ class FakePoll(ServerPoll):
     def turn(self, relayed_lsn: int) -> None: ...
 
     def rest_s(self) -> float:
-        return float("inf")
+        return math.inf
 
     async def close(self) -> None: ...
 

@@ -197,7 +197,7 @@ def test_an_argument_of_the_wrong_kind_is_refused(
     spark: SparkSession, tmp_path: Path, call: Callable[..., object], choice: dict[str, Any], told: str
 ) -> None:
     given = {"servers": "nowhere:1", "tables": TABLES, "prefix": "p", "checkpoint": tmp_path} | choice
-    with pytest.raises(PgrelayError, match=told) as caught:
+    with pytest.raises(SetupError, match=told) as caught:
         call(spark, **given)
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -302,8 +302,10 @@ def test_a_listener_and_a_session_are_given_what_they_need(spark: SparkSession) 
         pg.MirrorListener(spark, "nowhere", wrong, metrics=CollectorRegistry())
     with pytest.raises(SetupError, match=r"^servers=None: write the brokers"):
         pg.MirrorListener(spark, None, TABLES, metrics=CollectorRegistry())  # type: ignore[arg-type]
-    with pytest.raises(SetupError, match=r"^options: 'spark\.x' has None: write a name and a value"):
+    with pytest.raises(SetupError, match=r"^options: spark\.x has no value: write one, or leave it out$"):
         pg.session(options={"spark.x": None})  # type: ignore[dict-item]
+    with pytest.raises(SetupError, match=r"^options: 5 is no setting's name: write a text$"):
+        pg.session(options={5: "x"})  # type: ignore[dict-item]
     with pytest.raises(SetupError, match=r"^options: .*spark\.sql\.shuffle\.partitions"):
         pg.session(options={"spark.sql.shuffle.partitions": "many"})
     with pytest.raises(SetupError, match=r"options=\['p\.a'\]: write a dict of Spark's settings"):

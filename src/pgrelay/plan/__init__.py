@@ -105,7 +105,7 @@ def _require_short_names(parts: Sequence[Part]) -> None:
 
 
 def _write(origin: Path, config: Config, parts: Sequence[Part], create: bool) -> None:
-    """Write each part's file and load it again; remove all of them if one does not load as intended."""
+    """Write each part's file and load it again; remove all if one can't be written or loads differently."""
     text = origin.read_text(encoding="utf-8-sig")
     with ExitStack() as undo:
         folder = parts[0].file.parent

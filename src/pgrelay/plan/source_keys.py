@@ -18,7 +18,7 @@ _SECTION: Final = "source"
 def with_source(text: str, values: Mapping[str, Value], origin: str) -> str:
     """Set these keys of `source` in the text of a configuration that `load` accepts; return the new text.
 
-    Raises SetupError if the key to set is given by an alias, or has the anchor of one.
+    Raises SetupError if the old value of a key is or ends with an alias, or has an anchor that one needs.
     """
     for key, value in values.items():
         root = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -28,17 +28,20 @@ def with_source(text: str, values: Mapping[str, Value], origin: str) -> str:
             text = _put(text, section, key, value, origin)
         else:
             text = _put(text, root, _SECTION, {key: value}, origin)
-        _require_aliases(text, key, origin)
+        _require_yaml(text, key, origin)
     return text
 
 
-def _require_aliases(text: str, key: str, origin: str) -> None:
-    """Raise SetupError if the text, in which a key was set, lacks what was there under another name."""
+def _require_yaml(text: str, key: str, origin: str) -> None:
+    """Raise SetupError if the text is no YAML any more, now that `key` is set.
+
+    The old value had an anchor that an alias needs, or ended with an alias, whose node is elsewhere.
+    """
     try:
         yaml.compose(text, Loader=yaml.BaseLoader)
-    except yaml.composer.ComposerError as error:
+    except yaml.MarkedYAMLError as error:
         raise SetupError(
-            f"{origin}: {error.problem}, once {_SECTION}.{key} is set; write it out in place of the alias"
+            f"{origin}: {error.problem}, once {_SECTION}.{key} is set; write out what the aliases stand for"
         ) from error
 
 

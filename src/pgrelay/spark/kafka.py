@@ -41,12 +41,11 @@ _KNOWN: Final = (
 # In lower case, since Spark's options are the same in either.
 _OFFSETS: Final = ("startingoffsets", "endingoffsets")
 _COUNTS: Final = ("maxoffsetspertrigger", "minoffsetspertrigger")
-_TASKS: Final = ("minpartitions", "maxrecordsperpartition")
+_SPLITTING: Final = ("maxrecordsperpartition", "minpartitions")
 _TIMES: Final = ("startingtimestamp", "endingtimestamp")
 _SWITCHES: Final = ("failondataloss", "includeheaders")
 _TOPICS: Final = ("subscribe", "subscribepattern", "assign")
 _ISOLATIONS: Final = ("read_committed", "read_uncommitted")
-_SPLITTING: Final = ("maxrecordsperpartition", "minpartitions")
 
 
 def read_topics(
@@ -59,7 +58,7 @@ def read_topics(
     """The records of topics, as Spark's Kafka source gives them; a topic may not exist yet.
 
     Reads from the beginning, and only committed records, unless `options` say otherwise. Raises SetupError
-    as `refuse_mistaken` does.
+    as `refuse_mistaken` does, and for an option that Spark itself refuses.
     """
     refuse_mistaken(spark, servers, options, streaming=streaming)
     reader = spark.readStream if streaming else spark.read
@@ -99,7 +98,7 @@ def _mistake(option: str, value: object, streaming: bool) -> str | None:
         return "a stream has no end: leave it out; the trigger {'availableNow': True} reads what is there"
     if option in _COUNTS and not _is_positive(value):
         return f"{value!r} is no number of records: write 1 or more"
-    if option in _TASKS and not _is_positive(value):
+    if option in _SPLITTING and not _is_positive(value):
         return f"{value!r} is no number: write 1 or more"
     if option in _TIMES and not str(value).isdecimal():
         return f"{value!r} is no time: write milliseconds since 1970"

@@ -131,21 +131,23 @@ def session(
 
 
 def _chosen(options: Mapping[str, str] | None) -> dict[str, str]:
-    """The settings of the user. Raises SetupError if they are none."""
+    """The user's settings. Raises SetupError for what can't be one."""
     if not isinstance(options or {}, Mapping):
         raise SetupError(f"options={options!r}: write a dict of Spark's settings")
     chosen = dict(options or {})
     for key, value in chosen.items():
-        if not isinstance(key, str) or value is None:
-            raise SetupError(f"options: {key!r} has {value!r}: write a name and a value, or leave it out")
+        if not isinstance(key, str):
+            raise SetupError(f"options: {key!r} is no setting's name: write a text")
+        if value is None:
+            raise SetupError(f"options: {key} has no value: write one, or leave it out")
     return chosen
 
 
 def _refuse_invalid(options: Mapping[str, str]) -> None:
     """Raise SetupError for a value that Spark's SQL does not take.
 
-    It would refuse it once the session is made. PySpark then asks the session how to show that error, which
-    is another such error, and so on: it had not come back after six minutes.
+    A new session would refuse it only after its start. To show that error PySpark asks the session, which
+    fails with the same error, and so on: PySpark had not given up after six minutes.
     """
     jvm: Any = SparkContext._jvm
     conf = jvm.org.apache.spark.sql.internal.SQLConf()

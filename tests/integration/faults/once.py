@@ -85,9 +85,9 @@ def offsets_topic(relay: Relay) -> str:
 
 
 def positions(relay: Relay) -> list[Record]:
-    """The records of the offsets topic, also of a commit that was acknowledged only now.
+    """The records of the offsets topic, also those of a commit that was acknowledged just now.
 
-    No transaction may be open there, as a relay leaves one that has ended by an error.
+    Fails if a transaction stays open there: a relay that ends by an error leaves one.
     """
     await_markers(relay.kafka.bootstrap, [offsets_topic(relay)])
     return relay.read(offsets_topic(relay))

@@ -82,7 +82,7 @@ def as_of(target: LakeTable, schema: TableSchema, keep_dropped: bool) -> Positio
 
 
 class _Step:
-    """The way of a target from one version of its schema to the next."""
+    """Takes a target from one version of its schema to the next."""
 
     def __init__(
         self, target: LakeTable, schema: TableSchema, earlier: TableVersion, later: TableVersion
@@ -138,7 +138,7 @@ class _Step:
                 )
 
     def take(self, *, keep_dropped: bool) -> None:
-        """Alter the target's columns."""
+        """Alter the target's columns. Raises SetupError if the format can't, or values would be lost."""
         later = {column.name: column for column in self._later.columns}
         for column in self._earlier.columns:
             if column.name in self._became:

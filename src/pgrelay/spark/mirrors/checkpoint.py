@@ -12,7 +12,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import told_of
+from pgrelay.spark.failures import accepted, told_of
 from pgrelay.spark.hadoop import file_system, path
 
 # By topic and partition; an end is the first offset that is not read.
@@ -25,15 +25,18 @@ class Checkpoint:
     """The folder of a query that reads Kafka. Hadoop opens it, so it may be on any file system of Spark's."""
 
     def __init__(self, spark: SparkSession, location: str | os.PathLike[str]) -> None:
-        """Raises SetupError if `location` is no path, and PgrelayError if Hadoop can't make sense of it."""
+        """Raises SetupError if `location` is no path, and PgrelayError if its file system can't be had."""
         if not isinstance(location, str | os.PathLike) or not os.fspath(location):
             raise SetupError(
                 f"checkpoint={location!r}: name the folder in which the query keeps how far it has read"
             )
         self._spark = spark
         self.location = os.fspath(location).rstrip("/")
-        with told_of(f"checkpoint {self.location}"):
-            self._files = file_system(spark, self._path(""))
+        where = f"checkpoint {self.location}"
+        with accepted(where):
+            folder = self._path("")
+        with told_of(where):
+            self._files = file_system(spark, folder)
 
     def query_id(self) -> str:
         """The query's id, which stays the same if the folder is moved."""

@@ -242,8 +242,10 @@ class TableSchema:
 
 
 def listed(topics: Iterable[str]) -> list[str]:
-    """Those topics. Raises SetupError if one topic's name is given for a list, whose letters would be taken
-    for topics, or what is no name."""
+    """The topics as a list. Raises SetupError if they are not names.
+
+    A single name is refused too: its letters would be taken for topics.
+    """
     if isinstance(topics, str):
         raise SetupError(f"topics={topics!r}: write a list of topics, [{topics!r}]")
     found = list(topics) if isinstance(topics, Iterable) else [topics]
