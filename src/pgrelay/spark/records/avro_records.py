@@ -28,7 +28,7 @@ from pgrelay.spark.records.change_columns import (
     unidentified,
 )
 from pgrelay.spark.records.order import by_version
-from pgrelay.spark.records.sql import SETTLED, array_of_texts, case, named, parsed, texts, when
+from pgrelay.spark.records.sql import array_of_texts, case, named, parsed, texts, when
 from pgrelay.spark.records.unchanged import doubtful, named_now
 from pgrelay.spark.schemas.avro_schemas import WriterSchema, field_of, writer_schema
 from pgrelay.spark.schemas.columns import Column
@@ -95,7 +95,6 @@ class AvroRecords:
         """The columns of each further select on the way to the changes."""
         rows = _Rows(decoded, self.schema, self._writers, self._placeholder)
         return [
-            SETTLED,
             ["*", *rows.placed()],
             ["*", *(named(rows.row(side), side) for side in SIDES), named(rows.unchanged(), "unchanged")],
             [

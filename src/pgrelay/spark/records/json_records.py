@@ -36,7 +36,7 @@ from pgrelay.spark.records.documents import (
     value_of_document,
 )
 from pgrelay.spark.records.order import before, by_version
-from pgrelay.spark.records.sql import SETTLED, array_of_texts, case, from_json, named, parsed, texts, when
+from pgrelay.spark.records.sql import array_of_texts, case, from_json, named, parsed, texts, when
 from pgrelay.spark.records.unchanged import doubtful, named_now
 from pgrelay.spark.records.values import is_text, value_of
 from pgrelay.spark.schemas.columns import Column
@@ -85,7 +85,6 @@ class JsonRecords:
             ["*", named(when(_IS_FLAT, from_json("text", _ROW)), "flat")],
             [*_members(), *documents_of("text", self.schema)],
             ["*", *(named(rows.texts(side), f"{side}_texts") for side in SIDES)],
-            SETTLED,
             [
                 *placed,
                 *_KEPT,

@@ -18,14 +18,6 @@ from pgrelay.spark.names import constant, quoted
 # By default the parser refuses a number of a thousand digits, and a string of 20 MB.
 JSON_OPTIONS: Final = {"maxNumLen": "200000", "maxStringLen": str(2**31 - 1)}
 
-# A select of everything, below which Spark moves no condition, except one on where a record is. Spark moves
-# conditions down as far as it can, and computes anew, for each mention of a column, what lies between. It
-# moves none below the generator (here `inline`) of a column that the condition mentions.
-SETTLED: Final = [
-    *("topic", "partition", "`offset`"),
-    "inline(array(struct(* EXCEPT (topic, partition, `offset`))))",
-]
-
 
 def parsed(spark: SparkSession, columns: Iterable[str]) -> list[Expression]:
     """Columns of a select, which serve any number of them. `F.expr` parses its text anew in each."""
