@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,52 @@ def test_positions_that_were_dropped_are_no_other_drivers(topic: Topic, target: 
         told = r"__positions` was dropped while the mirror ran: call pgrelay\.spark\.drop"
     with pytest.raises(SetupError, match=told):
         old.apply(1, 2)
+
+
+def test_a_target_that_is_renamed_needs_what_is_remembered_of_it(topic: Topic, target: str) -> None:
+    """Without it, a repetition that ends before a delete would restore the row."""
+    old, new = two_drivers(topic, target, "delta")
+    new.apply(1, 3)
+    renamed = f"{target}_renamed"
+    topic.spark.sql(f"ALTER TABLE {target} RENAME TO {renamed}")
+    with pytest.raises(SetupError, match=r"_renamed` has rows, but .*_renamed__positions`, .*rename that"):
+        Driver(topic, renamed, "delta", old.schema)
+    topic.spark.sql(f"ALTER TABLE {target}__positions RENAME TO {renamed}__positions")
+    mirror = Driver(topic, renamed, "delta", old.schema)
+    mirror.apply(0, 2)  # a repetition
+    assert rows(mirror.table.rows()) == {(1,): 1}
+
+
+def test_rows_without_a_key_are_not_added_twice_to_a_target_of_which_nothing_is_remembered(
+    topic: Topic, target: str
+) -> None:
+    schema = table(topic.name, A, identity="full")
+    topic.write(*(change("c", 10, number, after={"a": "x"}) for number in range(2)))
+    lake = Driver(topic, target, "iceberg", schema)
+    lake.apply(0, 2)
+    lake.table.spark.sql(f"DROP TABLE {positions_table(lake.table).name}")
+    # Nor does the snapshot tell, with the mark of what was written.
+    lake.table.run(f"DELETE FROM {lake.table.name} WHERE __seq = 0")
+    pg.purge(topic.spark, target, older_than=timedelta(0), using="iceberg")
+    with pytest.raises(SetupError, match=r"does not exist: .*; if it was dropped, call pgrelay\.spark\.drop"):
+        Driver(topic, target, "iceberg", schema).apply(0, 2)
+    assert rows(lake.table.rows()) == {("x",): 1}
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_a_mirror_that_was_killed_in_its_first_batch_goes_on(
+    topic: Topic, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = table(topic.name, ID)
+    topic.write(change("c", 10, after={"id": 1}), change("c", 20, after={"id": 2}))
+    with monkeypatch.context() as killed:
+        killed.setattr(Positions, "write", lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception, match="killed"):
+            Driver(topic, target, using, schema).apply(0, 1)
+    again = Driver(topic, target, using, schema)
+    assert rows(again.table.rows()) == {(1,): 1}
+    again.apply(0, 2)
+    assert rows(again.table.rows()) == {(1,): 1, (2,): 1}
 
 
 def test_a_driver_behind_another_with_the_same_batch_is_refused(topic: Topic, target: str) -> None:

@@ -79,7 +79,7 @@ class Positions:
     @classmethod
     def read(cls, target: LakeTable, schema: TableSchema) -> "Positions":
         """What is remembered of a target. Raises GapError if it is another cluster's, and SetupError if it
-        is another topic's, no target at all, or lost what was applied to it."""
+        is another topic's, no target at all, or lost what was applied to it, or the table beside it."""
         positions = cls(target, schema)
         if target.exists():
             properties = target.properties()
@@ -112,6 +112,8 @@ class Positions:
 
     def _read_applied(self, schema: TableSchema) -> None:
         self._kept = self._property()
+        if self._kept is None and not self._target.is_empty():
+            raise self._forgotten()
         self.applied.take(self._kept)
         told = parsed(self._kept)
         self._since = told.get(_SINCE)
@@ -123,8 +125,8 @@ class Positions:
         elif _WRITER not in told and not all(
             any(c.key for c in version.columns) for version in schema.versions
         ):
-            # An earlier release wrote it, without announcing commits, or the table beside it is gone. What
-            # has a key now may have had none in an earlier version.
+            # An earlier release wrote it, without announcing commits. What has a key now may have had none
+            # in an earlier version.
             for mark in self._target.marks()[0]:
                 self.applied.take(mark)
 
@@ -155,10 +157,10 @@ class Positions:
     def create_target(self, columns: StructType, schema: TableSchema) -> None:
         """Create the target. Raises PgrelayError if another writer did so meanwhile."""
         self.refuse_other_writer()
-        # DROP TABLE leaves an earlier target's: a mirror that is killed before it writes its own positions
-        # would find these, and skip its records.
-        if self._beside.exists():
-            self._keep()
+        # First, so that a target with rows always has the table beside it. DROP TABLE leaves an earlier
+        # target's: a mirror that is killed before it writes its own positions would find these, and skip its
+        # records.
+        self._keep()
         self._target.create(columns, target_properties(schema))
         self._schema_position = schema.latest.position
 
@@ -235,6 +237,15 @@ class Positions:
             )
         self._since = self._target.version()
         self._keep()
+
+    def _forgotten(self) -> SetupError:
+        """The error for a target without the table beside it: repetitions would restore deleted rows."""
+        return SetupError(
+            f"{self.applied.topic}: {self._target.name} has rows, but {self._beside.name}, where the mirror "
+            "remembers what is applied to it, does not exist: if the target was renamed, rename that table "
+            f"too; if it was dropped, call {drop_call(self._target)}, and take a new checkpoint, to fill the "
+            "target again from what the topic still holds"
+        )
 
     def dropped(self) -> SetupError:
         """The error for a target, or the table beside it, that is gone although a mirror has written it."""

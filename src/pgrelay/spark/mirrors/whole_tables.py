@@ -41,7 +41,8 @@ class MirrorPosition:
     """The lake is exactly Postgres as of `commit_lsn`: every transaction up to it, whole, and nothing later.
 
     `versions`: the version of each target that this holds for, to use with `VERSION AS OF`. They are the
-    tables' last ones, unless the mirror is in its next batch. `str()` writes the LSN as Postgres does.
+    tables' last ones, unless the mirror is in its next batch, or a table was compacted since: the rows are
+    the same, but a purge may have taken the version. `str()` writes the LSN as Postgres does.
     """
 
     commit_lsn: int
