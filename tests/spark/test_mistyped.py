@@ -44,7 +44,7 @@ def test_the_schema_topic_is_asked_for_as_it_should_be(
         pg.table_schemas(spark, **{"servers": "nowhere:1", "prefix": "p"} | choice)
 
 
-@pytest.mark.parametrize(
+every_call = pytest.mark.parametrize(
     "call",
     [
         lambda spark, folder: pg.table_schemas(spark, "nowhere:1", "p"),
@@ -57,11 +57,23 @@ def test_the_schema_topic_is_asked_for_as_it_should_be(
         lambda spark, folder: pg.drop(spark, "lake.a"),
     ],
 )
+
+
+@every_call
 def test_a_session_is_one_whose_java_process_is_at_hand(
     call: Callable[[Any, Path], object], tmp_path: Path
 ) -> None:
     with pytest.raises(SetupError, match=r"^spark=None: give a SparkSession .*Spark Connect's have none$"):
         call(None, tmp_path)
+
+
+@every_call
+def test_a_session_that_was_stopped_is_refused(
+    spark: SparkSession, call: Callable[[Any, Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark.sparkContext, "_jsc", None)  # as after stop()
+    with pytest.raises(SetupError, match=r"^spark: this session was stopped: make another with session\(\)$"):
+        call(spark, tmp_path)
 
 
 def test_a_schema_topic_that_can_not_be_read_is_one_line(spark: SparkSession) -> None:

@@ -159,12 +159,15 @@ def _refuse_invalid(options: Mapping[str, str]) -> None:
 
 
 def require_session(spark: SparkSession) -> None:
-    """Raise SetupError if that is no session, or one of Spark Connect, from which Java can't be called."""
+    """Raise SetupError if that is no session, if it was stopped, or if it is one of Spark Connect, from which
+    Java can't be called."""
     if not isinstance(spark, SparkSession):
         raise SetupError(
             f"spark={spark!r}: give a SparkSession with its Java process at hand, such as session() makes; "
             "Spark Connect's have none"
         )
+    if spark.sparkContext._jsc is None:
+        raise SetupError("spark: this session was stopped: make another with session()")
 
 
 def _on_this_machine() -> dict[str, str]:
