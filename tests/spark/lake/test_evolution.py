@@ -12,7 +12,7 @@ from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.lake import evolution
 from pgrelay.spark.lake.evolution import evolve
 from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.positions import Positions, target_properties
+from pgrelay.spark.lake.positions import Positions
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
@@ -40,7 +40,7 @@ def made(spark: SparkSession, target: str, using: Using, schema: TableSchema, *v
     """A target with these rows."""
     table = lake_table(spark, target, using)
     kind = schema.row_type.add("__commit_lsn", LongType()).add("__seq", LongType())
-    table.create(kind, target_properties(schema))
+    Positions.read(table, schema).create_target(kind, schema)
     spark.sql(f"INSERT INTO {table.name} VALUES {', '.join(f'({each}, 10, 0)' for each in values)}")
     return table
 
