@@ -4,6 +4,10 @@ import json
 from pathlib import Path
 from typing import Final
 
+from pgrelay.spark.lake.applied import Applied
+from pgrelay.spark.lake.positions import positions_table
+from pgrelay.spark.lake.tables import LakeTable
+
 EARLIER: Final = "earlier.t"
 UNMADE: Final = "unmade.t"
 
@@ -33,3 +37,11 @@ def leave_unmade(warehouse: Path) -> None:
     (log / "_staged_commits").mkdir(parents=True)
     (log / f".{0:020}.json.1.tmp").touch()
     (log / f"..{0:020}.json.1.tmp.crc").touch()
+
+
+def forget(target: LakeTable, topic: str) -> None:
+    """Leave beside a target what a mirror of an earlier release does if it is killed in its first batch.
+
+    It announced no commit.
+    """
+    positions_table(target).set_properties({"pgrelay.applied": Applied(topic).mark()})

@@ -14,13 +14,13 @@ from pyspark.sql.types import IntegerType, StructType
 
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, RecordError, SetupError
-from pgrelay.spark.lake.applied import Applied
 from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.positions import Positions, positions_table
+from pgrelay.spark.lake.positions import Positions
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
+from tests.spark.earlier import forget
 from tests.spark.handmade_records import Message, change, changes_of, flat, rows, table, tombstone
 
 TOPIC = "app.public.t"
@@ -266,7 +266,7 @@ def test_a_flat_update_without_its_old_row_is_refused_without_a_key(
 def test_a_table_without_a_key_is_appended_to_exactly_once(mirror: Mirror, using: Using) -> None:
     mirrored = mirror(NAME, using=using)
     mirrored.batch(change("c", 10, 0, after={"name": "a"}), change("c", 10, 1, after={"name": "a"}))
-    _forget(mirrored)  # a mirror that was killed before it had remembered
+    forget(lake_table(mirrored.spark, mirrored.target, mirrored.using), TOPIC)
     mirrored.batch(change("c", 10, 1, after={"name": "a"}), change("c", 11, 0, after={"name": None}))
     assert mirrored.rows == Counter({("a",): 2, (None,): 1})
     with pytest.raises(RecordError, match=r"op 'd' of a table without a key: .*REPLICA IDENTITY FULL"):
@@ -287,7 +287,7 @@ def test_without_a_key_whole_rows_identify_rows(mirror: Mirror, using: Using) ->
     )
     expected = {"a": 2, None: 2}
     assert Counter(r.name for r in mirrored.table.collect()) == expected
-    _forget(mirrored)
+    forget(lake_table(mirrored.spark, mirrored.target, mirrored.using), TOPIC)
     mirrored.apply(5, 9)
     assert Counter(r.name for r in mirrored.table.collect()) == expected
 
@@ -365,15 +365,6 @@ def test_records_of_another_topic_are_refused_without_creating_a_target(mirror: 
         pg.apply_changes(changes, mirrored.target, schema=table("app.public.other", ID), using=mirrored.using)
     mirrored.batch(change("c", 10, after={"id": 1}))
     assert mirrored.rows == Counter([(1,)])
-
-
-def _forget(mirrored: Mirrored) -> None:
-    """Let what is remembered be that of a mirror that was killed after its first batch, before its position.
-
-    Like one of an earlier release, it has announced no commit.
-    """
-    beside = positions_table(lake_table(mirrored.spark, mirrored.target, mirrored.using))
-    beside.set_properties({"pgrelay.applied": Applied(TOPIC).mark()})
 
 
 def test_rows_of_another_cluster_are_refused_with_the_cure(mirror: Mirror) -> None:

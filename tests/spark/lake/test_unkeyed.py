@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 from pgrelay import spark as pg
 from pgrelay.errors import PgrelayError, RecordError, SetupError
 from pgrelay.spark.lake import apply
-from pgrelay.spark.lake.applied import Applied
 from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.positions import Positions, positions_table
+from pgrelay.spark.lake.positions import Positions
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.lake.unkeyed import multiset_changes
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableVersion
+from tests.spark.earlier import forget
 from tests.spark.handmade_records import Row, change, changes_of, rows, table
 from tests.spark.java_calls import A_COLUMN, counted_calls
 
@@ -74,8 +74,7 @@ def test_other_commit_metadata_is_kept_and_is_no_position(spark: SparkSession, t
             assert spark.conf.get(setting) == mark
             spark.sql(f"COMMENT ON TABLE {target} IS 'a commit of somebody else'")
             # As after a mirror of an earlier release that was killed after its commit.
-            beside = positions_table(lake_table(spark, target, "delta"))
-            beside.set_properties({"pgrelay.applied": Applied(known.topic).mark()})
+            forget(lake_table(spark, target, "delta"), known.topic)
     finally:
         spark.conf.unset(setting)
     pg.apply_changes(changes_of(spark, known, written), target, schema=known)

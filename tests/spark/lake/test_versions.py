@@ -8,15 +8,14 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.applied import Applied
 from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.spark.earlier import forget
 from tests.spark.handmade_records import Topic, change, changes_of, rows, table
 from tests.spark.java_calls import A_COLUMN, counted_calls
 
@@ -99,7 +98,7 @@ def test_a_batch_that_ended_a_row_can_come_again(topic: Topic, target: str, last
             [("x", 10, 11), ("x", 11, 12)]
         )
         # Killed before the batch's position was written.
-        positions_table(history).set_properties({"pgrelay.applied": Applied(topic.name).mark()})
+        forget(history, topic.name)
 
 
 def test_a_version_without_its_large_value_is_rejected(topic: Topic, target: str) -> None:
