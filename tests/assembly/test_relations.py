@@ -15,11 +15,9 @@ from pgrelay.assembly.spool import Spool
 from pgrelay.errors import ProtocolError
 from pgrelay.wire import tags
 from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY
-from tests.assembly.transactions import UNLIMITED, commit, events, segment
+from tests.assembly.transactions import ORDERS, UNLIMITED, commit, events, segment
 from tests.wire import build
 from tests.wire.build import xlog_data
-
-ORDERS = 16384
 
 
 @pytest.fixture

@@ -20,25 +20,25 @@ def with_source(text: str, values: Mapping[str, Value], origin: str) -> str:
 
     Raises SetupError if the old value of a key is or ends with an alias, or has an anchor that one needs.
     """
+    root = yaml.compose(text, Loader=yaml.BaseLoader)
     for key, value in values.items():
-        root = yaml.compose(text, Loader=yaml.BaseLoader)
         assert isinstance(root, yaml.MappingNode)
         section = next((v for k, v in root.value if k.value == _SECTION), None)
         if isinstance(section, yaml.MappingNode):
             text = _put(text, section, key, value, origin)
         else:
             text = _put(text, root, _SECTION, {key: value}, origin)
-        _require_yaml(text, key, origin)
+        root = _composed(text, key, origin)
     return text
 
 
-def _require_yaml(text: str, key: str, origin: str) -> None:
-    """Raise SetupError if the text is no YAML any more, now that `key` is set.
+def _composed(text: str, key: str, origin: str) -> yaml.Node | None:
+    """The text's root, now that `key` is set. Raises SetupError if the text is no YAML any more.
 
     The old value had an anchor that an alias needs, or ended with an alias, whose node is elsewhere.
     """
     try:
-        yaml.compose(text, Loader=yaml.BaseLoader)
+        return yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         raise SetupError(
             f"{origin}: {error.problem}, once {_SECTION}.{key} is set; write out what the aliases stand for"

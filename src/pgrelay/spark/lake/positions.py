@@ -40,6 +40,7 @@ _NEXT: Final = "next"
 _SINCE: Final = "since"
 
 _END_ONE: Final = "end one of the two, and start the other again"
+_FILL_AGAIN: Final = "take a new checkpoint, to fill the target again from what the topic still holds"
 
 
 def target_properties(schema: TableSchema) -> dict[str, str]:
@@ -243,8 +244,7 @@ class Positions:
         return SetupError(
             f"{self.applied.topic}: {self._target.name} has rows, but {self._beside.name}, where the mirror "
             "remembers what is applied to it, does not exist: if the target was renamed, rename that table "
-            f"too; if it was dropped, call {drop_call(self._target)}, and take a new checkpoint, to fill the "
-            "target again from what the topic still holds"
+            f"too; if it was dropped, call {drop_call(self._target)}, and {_FILL_AGAIN}"
         )
 
     def dropped(self) -> SetupError:
@@ -253,8 +253,7 @@ class Positions:
         gone = self._beside.name if there else self._target.name
         first = f"call {drop_call(self._target)}, and " if there or beside else ""
         return SetupError(
-            f"{self.applied.topic}: {gone} was dropped while the mirror ran: {first}take a new checkpoint, "
-            "to fill the target again from what the topic still holds"
+            f"{self.applied.topic}: {gone} was dropped while the mirror ran: {first}{_FILL_AGAIN}"
         )
 
     def _overtaking(self) -> Applied | None:

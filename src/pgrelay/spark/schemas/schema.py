@@ -249,7 +249,7 @@ def listed(topics: Iterable[str]) -> list[str]:
     if isinstance(topics, str):
         raise SetupError(f"topics={topics!r}: write a list of topics, [{topics!r}]")
     found = list(topics) if isinstance(topics, Iterable) else [topics]
-    if not isinstance(topics, Iterable) or not all(isinstance(topic, str) for topic in found):
+    if not all(isinstance(topic, str) for topic in found):
         raise SetupError(f"topics={topics!r}: write a list of topics")
     return found
 
