@@ -14,10 +14,10 @@ from pyspark.sql.types import IntegerType, StructType
 
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, RecordError, SetupError
-from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import Positions
 from pgrelay.spark.lake.tables import Using
+from pgrelay.spark.lake.target import Target
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 from tests.spark.earlier import forget

@@ -4,11 +4,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay.errors import RecordError
-from pgrelay.spark.lake.apply import Target
+from pgrelay.spark.lake.batch import summarize
 from pgrelay.spark.lake.latest import keyed_rows
 from pgrelay.spark.lake.lost_values import refuse_lost, with_nulls
 from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.summary import summarize
+from pgrelay.spark.lake.target import Target
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import Message, change, changes_of, rows, table
@@ -26,14 +26,13 @@ def changes(spark: SparkSession, messages: list[Message]) -> DataFrame:
 
 @pytest.mark.parametrize("moved", [SPLIT, WHOLE], ids=["split", "whole"])
 def test_a_lost_value_is_refused_under_its_new_key_only(spark: SparkSession, moved: list[Message]) -> None:
-    found = changes(spark, moved)
-    summary = summarize(found, SCHEMA)
-    assert summary.lacking
-    nulled = with_nulls(found, SCHEMA)
-    lost = keyed_rows(nulled, SCHEMA, moved=summary.moved, more=("lost",)).where("size(lost) > 0")
+    batch = summarize(changes(spark, moved), SCHEMA)
+    assert batch.lacking
+    nulled = with_nulls(batch)
+    lost = keyed_rows(nulled, more=("lost",)).where("size(lost) > 0")
     assert rows(lost, "`row:id`") == {(2,): 1}
     with pytest.raises(RecordError, match=r"LSN 0/C: the key of the row .*:2} was changed, .* big was not"):
-        refuse_lost(nulled, SCHEMA, moved=summary.moved)
+        refuse_lost(nulled)
 
 
 def test_a_key_with_a_time_outside_pythons_range_is_named_in_the_error(

@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, PgrelayError, SetupError
 from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake import apply
-from pgrelay.spark.lake.apply import Target
+from pgrelay.spark.lake import target as targets
 from pgrelay.spark.lake.merge import merge_rows
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import Positions, positions_table, target_properties
 from pgrelay.spark.lake.tables import LakeTable, Using
+from pgrelay.spark.lake.target import Target
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from tests.integration.waiting import wait_until
@@ -229,12 +229,12 @@ def test_a_driver_that_wrote_behind_another_reports_it(
     old, new = two_drivers(topic, target)
 
     def late(*given: Any, **how: Any) -> None:
-        monkeypatch.setattr(apply, "merge_rows", merge_rows)
+        monkeypatch.setattr(targets, "merge_rows", merge_rows)
         for offset in range(1, until):
             new.apply(offset, offset + 1)
         merge_rows(*given, **how)
 
-    monkeypatch.setattr(apply, "merge_rows", late)
+    monkeypatch.setattr(targets, "merge_rows", late)
     with pytest.raises(PgrelayError, match=told) as ended:
         old.apply(1, 2)
     assert type(ended.value) is kind

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake import apply
+from pgrelay.spark.lake import target as targets
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.tables import LakeTable, Using
@@ -123,8 +123,8 @@ def test_a_mirror_killed_after_it_replaced_an_empty_target_goes_on(
     topic.write(change("c", 20, after={"id": 2, "a": 2}))
     Driver(topic, target, using, known).apply(0, 2)
     with monkeypatch.context() as killed:
-        killed.setattr(apply, "append_rows", lambda *_, **how: pytest.fail("killed"))
-        killed.setattr(apply, "merge_rows", lambda *_, **how: pytest.fail("killed"))
+        killed.setattr(targets, "append_rows", lambda *_, **how: pytest.fail("killed"))
+        killed.setattr(targets, "merge_rows", lambda *_, **how: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception, match="killed"):
             Driver(topic, target, using, later).apply(2, 3)
     driver = Driver(topic, target, using, later)

@@ -12,11 +12,13 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import PgrelayError, RecordError, SetupError
-from pgrelay.spark.lake import apply
-from pgrelay.spark.lake.apply import Target
+from pgrelay.spark.lake import target as targets
+from pgrelay.spark.lake.applied import Applied
+from pgrelay.spark.lake.batch import Batch
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import Positions
 from pgrelay.spark.lake.tables import LakeTable, Using
+from pgrelay.spark.lake.target import Target
 from pgrelay.spark.lake.unkeyed import multiset_changes
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableVersion
@@ -210,7 +212,7 @@ def test_a_batch_that_was_not_applied_is_applied(
     spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killable = Killable(spark, target, using)
-    killable.killed_batch(monkeypatch, before=(apply, "apply_multiset"))
+    killable.killed_batch(monkeypatch, before=(targets, "apply_multiset"))
     killable.commit_others(2)
     killable.batch()
     assert killable.rows == Counter({("a",): 3, ("b",): 1})
@@ -270,7 +272,7 @@ def test_a_column_takes_few_calls_into_java(spark: SparkSession, target: str) ->
         lake.create(Target(lake, known).table_type(known))
         changes = changes_of(spark, known, [change("u", 10, before={"id": 1}, after={"id": 2})])
         with counted_calls(spark) as counted:
-            multiset_changes(lake, changes, known, strict=True)
+            multiset_changes(lake, Batch(changes, known, Applied(known.topic)), strict=True)
         return counted.made
 
     assert calls(35) - calls(10) <= 25 * A_COLUMN

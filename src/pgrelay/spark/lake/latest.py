@@ -8,10 +8,10 @@ What there is for each column is written in SQL: a `Column` takes dozens of call
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pgrelay.spark.lake.batch import Batch, key_moved
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, constant, quoted
 from pgrelay.spark.records.change_columns import of_key
 from pgrelay.spark.schemas.schema import TableSchema
@@ -20,15 +20,12 @@ DELETED = "__deleted"
 MISSING = "__missing"
 
 
-def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, moved: bool) -> DataFrame:
-    """The last change of each key. `changes` has no truncates.
-
-    `unchanged`: some updates lack a column. `moved`: some updates change the key, and so delete the old one.
-    """
-    rows = keyed_rows(changes, schema, moved=moved)
+def latest_rows(batch: Batch) -> DataFrame:
+    """The last change of each key. The batch has no truncates."""
+    schema = batch.schema
     keys = [quoted(carried(name)) for name in schema.key]
     position = f"struct({COMMIT_LSN}, {SEQ})"
-    large = [c.name for c in schema.columns if c.toastable and unchanged]
+    large = [c.name for c in schema.columns if c.toastable and batch.unchanged]
     whole = [quoted(carried(c.name)) for c in schema.columns if not c.key and c.name not in large]
     last = f"max_by(struct({', '.join([COMMIT_LSN, SEQ, DELETED, *whole])}), {position}) AS __last"
     # The value of a column that may be left out is that of the last change that carries it.
@@ -38,7 +35,7 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
     ]
     absent = [f"CASE WHEN max({has}) IS NULL THEN {constant(name)} END" for name, has in carries.items()]
     missing = f"array_compact(CAST(array({', '.join(absent)}) AS array<string>)) AS {MISSING}"
-    grouped = rows.groupBy(*keys).agg(*map(F.expr, [last, *values, missing]))
+    grouped = keyed_rows(batch).groupBy(*keys).agg(*map(F.expr, [last, *values, missing]))
     return grouped.select("__last.*", *keys, *(quoted(carried(name)) for name in large), MISSING)
 
 
@@ -47,28 +44,17 @@ def if_told(name: str, value: str) -> str:
     return f"CASE WHEN NOT array_contains(unchanged, {constant(name)}) THEN {value} END"
 
 
-def keyed_rows(
-    changes: DataFrame, schema: TableSchema, *, moved: bool, more: Sequence[str] = ()
-) -> DataFrame:
-    """The changes as rows of the table; that of a delete has only its key.
+def keyed_rows(batch: Batch, more: Sequence[str] = ()) -> DataFrame:
+    """The changes as rows of the table; that of a delete has only its key, and a change of a key is two.
 
     Shapes: the table's columns under their `carried` names, `__commit_lsn`, `__seq`, `__deleted`, and the
     changes' own columns `unchanged`, `ts` and `more`.
     """
-    rows = _by_key(changes, schema, more)
-    return rows.unionByName(_old_keys(changes, schema, more)) if moved else rows
-
-
-def key_moved(schema: TableSchema) -> Expression:
-    """Whether a change is an update of a row's key: a relay that writes no record keys does not split it."""
-    moved = " OR ".join(f"NOT before.{quoted(k)} <=> after.{quoted(k)}" for k in schema.key)
-    return F.expr(f"op = 'u' AND before IS NOT NULL AND ({moved or 'false'})")
-
-
-def key_untold(schema: TableSchema) -> Expression:
-    """Whether a change lacks columns of the row's key, because the key was another when it was written."""
-    untold = " OR ".join(f"{of_key(k)} IS NULL" for k in schema.key)
-    return F.expr(f"op != 't' AND ({untold or 'false'})")
+    rows = _by_key(batch.changes, batch.schema, more)
+    if not batch.moved:
+        return rows
+    moves = batch.changes.where(key_moved(batch.schema))
+    return rows.unionByName(_by_key(old_keys_deleted(moves, batch.schema), batch.schema, more))
 
 
 def old_keys_deleted(moves: DataFrame, schema: TableSchema) -> DataFrame:
@@ -91,7 +77,3 @@ def _by_key(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> Dat
         "ts",
         *map(quoted, more),
     )
-
-
-def _old_keys(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> DataFrame:
-    return _by_key(old_keys_deleted(changes.where(key_moved(schema)), schema), schema, more)

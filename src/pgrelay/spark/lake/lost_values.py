@@ -6,20 +6,15 @@ from it.
 """
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.lake.latest import DELETED, if_told, key_moved, keyed_rows
+from pgrelay.spark.lake.batch import Batch, lacks
+from pgrelay.spark.lake.latest import DELETED, if_told, keyed_rows
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, constant, quoted, told_key
 from pgrelay.spark.schemas.schema import TableSchema
-
-
-def lacks(schema: TableSchema) -> Expression:
-    """Whether a change creates the row of a key, and leaves a column out."""
-    return (F.col("op").isin("c", "r") | key_moved(schema)) & (F.size("unchanged") > 0)
 
 
 def orphaned(schema: TableSchema) -> Expression:
@@ -58,20 +53,22 @@ def why_untold(schema: TableSchema) -> str:
     )
 
 
-def with_nulls(changes: DataFrame, schema: TableSchema) -> DataFrame:
-    """The changes, with nulls in those that `lacks` finds; `lost` names the columns."""
-    none, lost = F.array().cast("array<string>"), lacks(schema)
-    return changes.withColumns(
-        {
-            "lost": F.when(lost, F.col("unchanged")).otherwise(none),
-            "unchanged": F.when(lost, none).otherwise(F.col("unchanged")),
-        }
+def with_nulls(batch: Batch) -> Batch:
+    """The batch, with nulls in the changes that `lacks` finds; `lost` names the columns."""
+    none, lost = F.array().cast("array<string>"), lacks(batch.schema)
+    return batch.of(
+        batch.changes.withColumns(
+            {
+                "lost": F.when(lost, F.col("unchanged")).otherwise(none),
+                "unchanged": F.when(lost, none).otherwise(F.col("unchanged")),
+            }
+        )
     )
 
 
-def refuse_lost(changes: DataFrame, schema: TableSchema, *, moved: bool, every: bool = False) -> None:
+def refuse_lost(batch: Batch, *, every: bool = False) -> None:
     """Raise RecordError if `with_nulls` leaves a row's last version, or with `every` any, without a value."""
-    rows = keyed_rows(changes, schema, moved=moved, more=("lost",))
+    schema, rows = batch.schema, keyed_rows(batch, more=("lost",))
     names = [column.name for column in schema.columns if column.toastable]
     if every:
         bad = rows.where(F.size("lost") > 0)

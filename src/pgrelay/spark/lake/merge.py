@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from pgrelay.errors import RecordError
 from pgrelay.spark.failures import refused_by
+from pgrelay.spark.lake.batch import Batch
 from pgrelay.spark.lake.latest import DELETED, MISSING
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.names import (
@@ -36,21 +37,15 @@ class MissingRow(RecordError):
     """A change needs a row of the target that is not there: nothing was written."""
 
 
-def merge_rows(
-    target: LakeTable,
-    rows: DataFrame,
-    schema: TableSchema,
-    *,
-    missing: bool,
-    strict: bool = False,
-    truncated: Position | None = None,
-) -> None:
-    """Merge `latest_rows` into the target. `missing`: some rows leave columns as the target has them.
+def merge_rows(target: LakeTable, rows: DataFrame, batch: Batch, *, strict: bool = False) -> None:
+    """Merge `latest_rows` of a batch into the target.
 
-    `strict`: raises MissingRow if it has no such row; the merge itself checks, as it looks up every row.
-    `truncated`: all rows come after this position, and the target's older rows are deleted.
+    `strict`: raises MissingRow if a row leaves columns as the target has them, and it has no such row; the
+    merge itself checks, as it looks up every row. If the batch has a truncate, all rows come after it, and
+    the target's older rows are deleted.
     """
-    toastable = {c.name for c in schema.columns if c.toastable} if missing else set[str]()
+    schema = batch.schema
+    toastable = {c.name for c in schema.columns if c.toastable and batch.unchanged}
     keys = " AND ".join(f"t.{quoted(key)} = {_source(key)}" for key in schema.key)
     updates = [
         f"t.{quoted(name)} = {_kept(name) if name in toastable else _source(name)}"
@@ -64,14 +59,14 @@ def merge_rows(
     fails = f"CAST(raise_error(concat({constant(_LACKS)}, s.{COMMIT_LSN})) AS BIGINT)"
     lacks = f"WHEN NOT MATCHED AND NOT s.{DELETED} AND size(s.{MISSING}) > 0 THEN INSERT ({columns})"
     _, refusing = columns_and_values(schema.row_type.names, fails)
-    holds, empties = emptying(truncated)
+    holds, empties = emptying(batch.truncated)
     lacking = f"an update leaves out a large value, and {target.name} has no such row"
     with refused_by(_LACKS, lambda lsn: MissingRow(f"{schema.topic} LSN {lsn}: {lacking}")):
         target.run(
             f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}{holds}"
             f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
             f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET {', '.join(updates)}"
-            f" {f'{lacks} VALUES ({refusing})' if strict else ''}"
+            f" {f'{lacks} VALUES ({refusing})' if strict and batch.unchanged else ''}"
             f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values}){empties}",
             rows=rows,
         )
@@ -84,19 +79,22 @@ def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None
     target.add_absent(live.selectExpr(*columns, COMMIT_LSN, SEQ), schema.key)
 
 
+def kept_rows(target: LakeTable, batch: Batch) -> DataFrame:
+    """The target's rows that the batch's truncate, if it has one, does not remove."""
+    rows = target.rows()
+    return rows if batch.truncated is None else rows.where(f"NOT {older(batch.truncated)}")
+
+
 def delete_older(target: LakeTable, truncated: Position) -> None:
     """Delete what a truncate removed: the rows whose last change came before it."""
     target.run(f"DELETE FROM {target.name} WHERE {older(truncated)}")
 
 
-def missing_rows(
-    target: LakeTable, rows: DataFrame, schema: TableSchema, truncated: Position | None
-) -> DataFrame:
+def missing_rows(target: LakeTable, rows: DataFrame, batch: Batch) -> DataFrame:
     """Those of `latest_rows` that lack a column while the target has no row to take its value from."""
     lacking = rows.where((F.size(MISSING) > 0) & ~F.col(DELETED))
-    holding = target.rows() if truncated is None else target.rows().where(f"NOT {older(truncated)}")
-    there = holding.selectExpr(*as_carried(schema.key))
-    return lacking.join(there, on=[carried(name) for name in schema.key], how="left_anti")
+    there = kept_rows(target, batch).selectExpr(*as_carried(batch.schema.key))
+    return lacking.join(there, on=[carried(name) for name in batch.schema.key], how="left_anti")
 
 
 def refuse_missing(target: LakeTable, missing: DataFrame, schema: TableSchema) -> None:

@@ -13,12 +13,13 @@ from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
 from pgrelay.spark.failures import refused_by
-from pgrelay.spark.lake.merge import MissingRow
+from pgrelay.spark.lake.batch import Batch
+from pgrelay.spark.lake.merge import MissingRow, kept_rows
 from pgrelay.spark.lake.rejects import PLACE
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, as_carried, carried, columns_and_values, quoted
-from pgrelay.spark.records.order import emptying, older
-from pgrelay.spark.schemas.schema import Position, TableSchema
+from pgrelay.spark.records.order import emptying
+from pgrelay.spark.schemas.schema import TableSchema
 
 # The text that a plan fails with; the LSN follows it.
 _LACKS: Final = "pgrelay: no row to delete at "
@@ -28,18 +29,12 @@ _POSITION: Final = (f"commit_lsn AS {COMMIT_LSN}", f"seq AS {SEQ}")
 _SAME_CHANGE: Final = f"t.{COMMIT_LSN} = s.{COMMIT_LSN} AND t.{SEQ} = s.{SEQ}"
 
 
-def append_once(
-    target: LakeTable,
-    changes: DataFrame,
-    schema: TableSchema,
-    *,
-    since: int | None,
-    truncated: Position | None = None,
-) -> None:
-    """Append every row, each change once; `since` is the lowest commit LSN of the changes.
+def append_once(target: LakeTable, batch: Batch) -> None:
+    """Append every row, each change once. Raises RecordError on updates and deletes.
 
-    They come after `truncated`, and older rows are deleted. Raises RecordError on updates and deletes.
+    If the batch has a truncate, all changes come after it, and the target's older rows are deleted.
     """
+    changes, schema = batch.changes, batch.schema
     other = changes.where(~F.col("op").isin("c", "r")).select("partition", "offset", "op").first()
     if other is not None:
         raise RecordError(
@@ -49,26 +44,20 @@ def append_once(
         )
     columns = [f"after.{quoted(name)} AS {quoted(name)}" for name in schema.row_type.names]
     rows = changes.selectExpr(*columns, *_POSITION)
-    _, empties = emptying(truncated)
-    target.add_absent(rows.dropDuplicates([COMMIT_LSN, SEQ]), [COMMIT_LSN, SEQ], since=since, empties=empties)
+    _, empties = emptying(batch.truncated)
+    once = rows.dropDuplicates([COMMIT_LSN, SEQ])
+    target.add_absent(once, [COMMIT_LSN, SEQ], since=batch.lowest, empties=empties)
 
 
-def multiset_changes(
-    target: LakeTable,
-    changes: DataFrame,
-    schema: TableSchema,
-    *,
-    strict: bool,
-    truncated: Position | None = None,
-) -> DataFrame:
+def multiset_changes(target: LakeTable, batch: Batch, *, strict: bool) -> DataFrame:
     """What to delete and insert: the table's `carried` columns, `__commit_lsn`, `__seq` and `__deleted`.
 
     Rows with the same content are interchangeable, so only their number matters. Some of the rows that the
     batch deletes it has added itself; the target must have the rest. `strict`: the plan fails if the target
     has fewer; otherwise rows that it lacks are not deleted.
     """
-    counted = _counted(changes, schema)
-    there = _content(_there(target, schema, truncated), schema)
+    counted = _counted(batch)
+    there = _there(target, batch)
     totals = _totals(counted)
     if not strict:  # none of the rows that the target lacks can be deleted
         totals = _lacking(totals, there).withColumn("__net", F.col("__net") + F.col("__lacks"))
@@ -76,33 +65,33 @@ def multiset_changes(
     added = counted.where(F.col("__change") == 1).withColumn("__rank", F.row_number().over(newest))
     inserts = added.join(totals, "__content").where(F.col("__rank") <= F.col("__net"))
     deletes = _deletes(there, totals, strict)
-    names = [*(quoted(carried(name)) for name in schema.row_type.names), COMMIT_LSN, SEQ]
+    names = [*(quoted(carried(name)) for name in batch.schema.row_type.names), COMMIT_LSN, SEQ]
     return inserts.selectExpr(*names, "false AS __deleted").unionByName(
         deletes.selectExpr(*names, "true AS __deleted")
     )
 
 
-def missing_records(
-    target: LakeTable, changes: DataFrame, schema: TableSchema, truncated: Position | None
-) -> DataFrame:
+def missing_records(target: LakeTable, batch: Batch) -> DataFrame:
     """The updates and deletes of rows that the target has too few of, to be set aside."""
-    there = _content(_there(target, schema, truncated), schema)
-    lacking = _lacking(_totals(_counted(changes, schema)), there).where("__lacks > 0")
-    went = _content(_rows(changes.where(F.col("op").isin("u", "d")), "before", schema, PLACE), schema)
+    lacking = _lacking(_totals(_counted(batch)), _there(target, batch)).where("__lacks > 0")
+    went = _went(batch, PLACE)
     records = went.join(lacking.select("__content"), "__content", "left_semi").select(*PLACE)
     return records.withColumn("corrupt", F.lit("the target has fewer such rows than were updated or deleted"))
 
 
-def _counted(changes: DataFrame, schema: TableSchema) -> DataFrame:
+def _counted(batch: Batch) -> DataFrame:
     """The rows that came and went, with 1 and -1 in `__change`."""
-    came = _rows(changes.where(F.col("op").isin("c", "r", "u")), "after", schema)
-    went = _rows(changes.where(F.col("op").isin("u", "d")), "before", schema)
+    came = _rows(batch.changes.where(F.col("op").isin("c", "r", "u")), "after", batch.schema)
     return (
-        _content(came, schema)
-        .withColumn("__change", F.lit(1))
-        .unionByName(_content(went, schema).withColumn("__change", F.lit(-1)))
+        came.withColumn("__change", F.lit(1))
+        .unionByName(_went(batch).withColumn("__change", F.lit(-1)))
         .dropDuplicates(["__content", COMMIT_LSN, SEQ, "__change"])
     )
+
+
+def _went(batch: Batch, more: Sequence[str] = ()) -> DataFrame:
+    """The rows as they were before an update or delete."""
+    return _rows(batch.changes.where(F.col("op").isin("u", "d")), "before", batch.schema, more)
 
 
 def _totals(counted: DataFrame) -> DataFrame:
@@ -143,23 +132,17 @@ def _deletes(there: DataFrame, totals: DataFrame, strict: bool) -> DataFrame:
     return found.withColumn("__rank", F.row_number().over(oldest)).where(is_due)
 
 
-def apply_multiset(
-    target: LakeTable,
-    changes: DataFrame,
-    schema: TableSchema,
-    *,
-    strict: bool,
-    truncated: Position | None = None,
-) -> None:
+def apply_multiset(target: LakeTable, batch: Batch, *, strict: bool) -> None:
     """Delete and insert whole rows, as many of each content as the batch says.
 
-    The changes come after `truncated`, and older rows are deleted. With `strict`, raises MissingRow if the
-    target lacks rows that are to be deleted.
+    If the batch has a truncate, all changes come after it, and the target's older rows are deleted. With
+    `strict`, raises MissingRow if the target lacks rows that are to be deleted.
     """
+    topic = batch.schema.topic
 
     def refusal(lsn: str) -> MissingRow:
         return MissingRow(
-            f"{schema.topic} LSN {lsn}: {target.name} lacks the row that was deleted or updated: a column "
+            f"{topic} LSN {lsn}: {target.name} lacks the row that was deleted or updated: a column "
             "was added with a DEFAULT, which no record shows, the mirror began after the table's first rows, "
             f"somebody wrote the row there without {COMMIT_LSN} and {SEQ}, or another mirror writes there: "
             "start again with on_missing='null', and in one transaction TRUNCATE the table and insert all "
@@ -167,13 +150,12 @@ def apply_multiset(
         )
 
     with refused_by(_LACKS, refusal):
-        rows = multiset_changes(target, changes, schema, strict=strict, truncated=truncated)
-        _merge(target, rows, schema, truncated)
+        _merge(target, multiset_changes(target, batch, strict=strict), batch)
 
 
-def _merge(target: LakeTable, rows: DataFrame, schema: TableSchema, truncated: Position | None) -> None:
-    holds, empties = emptying(truncated)
-    columns, values = columns_and_values(schema.row_type.names)
+def _merge(target: LakeTable, rows: DataFrame, batch: Batch) -> None:
+    holds, empties = emptying(batch.truncated)
+    columns, values = columns_and_values(batch.schema.row_type.names)
     target.run(
         f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}{holds}"
         " WHEN MATCHED AND s.__deleted THEN DELETE"
@@ -184,15 +166,14 @@ def _merge(target: LakeTable, rows: DataFrame, schema: TableSchema, truncated: P
 
 def _rows(changes: DataFrame, side: str, schema: TableSchema, more: Sequence[str] = ()) -> DataFrame:
     columns = as_carried(schema.row_type.names, f"{side}.")
-    return changes.selectExpr(*columns, *_POSITION, *map(quoted, more))
+    return _content(changes.selectExpr(*columns, *_POSITION, *map(quoted, more)), schema)
 
 
-def _there(target: LakeTable, schema: TableSchema, truncated: Position | None) -> DataFrame:
+def _there(target: LakeTable, batch: Batch) -> DataFrame:
     # A row without a position, which somebody else wrote, could not be told from the next such row.
-    holding = target.rows().where(f"{COMMIT_LSN} IS NOT NULL AND {SEQ} IS NOT NULL")
-    if truncated is not None:
-        holding = holding.where(f"NOT {older(truncated)}")
-    return holding.selectExpr(*as_carried(schema.row_type.names), COMMIT_LSN, SEQ)
+    holding = kept_rows(target, batch).where(f"{COMMIT_LSN} IS NOT NULL AND {SEQ} IS NOT NULL")
+    names = as_carried(batch.schema.row_type.names)
+    return _content(holding.selectExpr(*names, COMMIT_LSN, SEQ), batch.schema)
 
 
 def _content(rows: DataFrame, schema: TableSchema) -> DataFrame:

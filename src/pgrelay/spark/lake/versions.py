@@ -15,11 +15,11 @@ from pyspark.sql.types import LongType, StructType, TimestampType
 
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.lake.apply import Target
+from pgrelay.spark.lake.batch import Batch
 from pgrelay.spark.lake.latest import DELETED, if_told, keyed_rows
 from pgrelay.spark.lake.lost_values import refuse_lost, why_missing
 from pgrelay.spark.lake.rejects import PLACE, set_aside
-from pgrelay.spark.lake.summary import Summary
+from pgrelay.spark.lake.target import Target
 from pgrelay.spark.names import (
     COMMIT_LSN,
     END_LSN,
@@ -66,17 +66,17 @@ class HistoryTarget(Target):
                 raise SetupError(f"{schema.topic}: pgrelay adds a column named {name!r} itself: rename it")
         super()._prepare(schema, writes=writes)
 
-    def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
-        truncates = changes.where("op = 't'").select("commit_lsn", "seq").distinct()
+    def write(self, batch: Batch) -> None:
+        truncates = batch.changes.where("op = 't'").select("commit_lsn", "seq").distinct()
         done: Position | None = None
         for truncate in truncates.orderBy("commit_lsn", "seq").collect():
             position = (truncate["commit_lsn"], truncate["seq"])
             earlier = before(position) if done is None else f"{before(position)} AND {after(done)}"
-            self._add(changes.where(f"op != 't' AND {earlier}"), summary, schema)
-            self._close_all(position, changes)
+            self._add(batch.where(f"op != 't' AND {earlier}"))
+            self._close_all(position, batch.changes)
             done = position
         rest = "op != 't'" if done is None else f"op != 't' AND {after(done)}"
-        self._add(changes.where(rest), summary, schema)
+        self._add(batch.where(rest))
 
     def _close_all(self, truncated: Position, changes: DataFrame) -> None:
         """End, by a truncate, every older version that still holds."""
@@ -90,20 +90,20 @@ class HistoryTarget(Target):
             at=at,
         )
 
-    def _add(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+    def _add(self, batch: Batch) -> None:
         """Add a version for each change, and end the versions before them."""
+        schema = batch.schema
         keys = [carried(name) for name in schema.key]
         by_key = f"PARTITION BY {', '.join(map(quoted, keys))} ORDER BY {COMMIT_LSN}, {SEQ}"
-        events = keyed_rows(changes, schema, moved=summary.moved, more=PLACE)
-        events = events.dropDuplicates([*keys, COMMIT_LSN, SEQ])
-        if summary.lacking and self.on_missing == "fail":
-            refuse_lost(changes, schema, moved=summary.moved, every=True)
+        events = keyed_rows(batch, more=PLACE).dropDuplicates([*keys, COMMIT_LSN, SEQ])
+        if batch.lacking and self.on_missing == "fail":
+            refuse_lost(batch, every=True)
         first = events.withColumn("__number", F.expr(f"row_number() OVER ({by_key})")).where("__number = 1")
         ends = first.selectExpr(
             *map(quoted, keys), f"ts AS {VALID_TO}", f"{COMMIT_LSN} AS {END_LSN}", f"{SEQ} AS {END_SEQ}"
         )
         holding = self._holding(ends, schema)
-        if summary.unchanged:
+        if batch.unchanged:
             events = self._completed(events, holding, schema, by_key)
         following = zip(_ENDS, ("ts", COMMIT_LSN, SEQ), strict=True)
         ends_at = [f"lead({name}) OVER ({by_key}) AS {end}" for end, name in following]

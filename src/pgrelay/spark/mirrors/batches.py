@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 
 from pgrelay.errors import GapError, SetupError
 from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake.apply import OnMissing, Target, refuse_other_choice
 from pgrelay.spark.lake.named import FORMATS, lake_table
+from pgrelay.spark.lake.sound import OnMissing, refuse_other_choice
 from pgrelay.spark.lake.tables import Using
+from pgrelay.spark.lake.target import Target
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.transactions import with_positions

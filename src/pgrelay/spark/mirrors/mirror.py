@@ -13,11 +13,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import accepted, reason, told_of
 from pgrelay.spark.kafka import read_topics, refuse_mistaken, tells_start
-from pgrelay.spark.lake.apply import OnMissing
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.rejects import refuse_foreign
+from pgrelay.spark.lake.sound import OnMissing
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
