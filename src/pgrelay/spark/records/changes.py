@@ -61,10 +61,7 @@ def read_changes(
         changes = JsonRecords(schema, placeholder).changes(records)
     else:
         changes = AvroRecords(schema, Registry(registry).of_topic(topic), placeholder).changes(records)
-    # Spark moves a condition down as far as it can, and computes what lies between once more for each
-    # mention: `corrupt IS NULL` would parse a record hundreds of times. It moves none below a sample, and one
-    # of everything costs nothing. Of a stream it takes none.
-    return changes if streaming else changes.sample(1.0, seed=0)
+    return _parsed_once(changes)
 
 
 def refuse_other_placeholder(placeholder: object) -> None:
@@ -86,6 +83,19 @@ def _refuse_variables(spark: SparkSession, schema: TableSchema) -> None:
             f"{schema.topic}: Spark takes a part of the name of column {name!r} for a variable: set "
             f"{_SUBSTITUTE} to false in the session"
         )
+
+
+def _parsed_once(changes: DataFrame) -> DataFrame:
+    """The same changes, below which no condition moves.
+
+    Spark moves one down as far as it can, and computes what lies between once more for each mention:
+    `corrupt IS NULL` would parse a record hundreds of times. It moves none below a sample, and one of
+    everything costs nothing; nor below what is not deterministic, which it permits in a stream, but not
+    in the source of each MERGE. Selections move through both, so that no more is parsed than is asked for.
+    """
+    if not changes.isStreaming:
+        return changes.sample(1.0, seed=0)
+    return changes.withColumn("__task", F.spark_partition_id()).where("__task >= 0").drop("__task")
 
 
 class Decoder:
