@@ -68,7 +68,7 @@ def test_crashes_of_the_servers_repeat_nothing(
     """
     prepare(database)
     relay = exactly_once(new_relay, transactions={"memory_mb": 1}).start().wait_streaming()
-    with Workload(database, sessions=2) as load:
+    with Workload(database, sessions=2, ahead=500) as load:
         for crash in (broker.restart, lambda: server.restart("immediate"), broker.kill):
             relay.caught_up()
             load.wait_for(100)

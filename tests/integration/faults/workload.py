@@ -6,6 +6,7 @@ so many that the transaction is streamed. Some savepoints and transactions are r
 some are prepared first; if that connection is lost, the session ends them over a new one.
 """
 
+import math
 import random
 import threading
 from types import TracebackType
@@ -40,12 +41,20 @@ def prepare(database: Database) -> None:
 
 
 class Workload:
-    """Writes while its block lasts. `prepare` the database first."""
+    """Writes while its block lasts. `prepare` the database first.
 
-    def __init__(self, database: Database, sessions: int = 3, *, two_phase: bool = False) -> None:
+    `ahead`: how many transactions a session may end beyond those that were waited for. Without it, the longer
+    a fault takes, the more there is to relay and to check.
+    """
+
+    def __init__(
+        self, database: Database, sessions: int = 3, *, two_phase: bool = False, ahead: float = math.inf
+    ) -> None:
         self._database = database
+        self._ahead = ahead
         self._stopping = threading.Event()
         self._sessions = [_Session(database, number, self._stopping, two_phase) for number in range(sessions)]
+        self._permit(0)
 
     def __enter__(self) -> Self:
         self._database.execute(f"INSERT INTO counter SELECT i, 0 FROM generate_series(1, {_COUNTERS}) i")
@@ -68,13 +77,19 @@ class Workload:
     def wait_for(self, transactions: int) -> None:
         """Wait until this many more have ended."""
         target = self.ended + transactions
+        self._permit(transactions)
         wait_until(lambda: self.ended >= target, f"{transactions} transactions", 60)
+
+    def _permit(self, transactions: int) -> None:
+        for session in self._sessions:
+            session.last_permitted = session.ended + transactions + self._ahead
 
 
 class _Session(threading.Thread):
     def __init__(self, database: Database, number: int, stopping: threading.Event, two_phase: bool) -> None:
         super().__init__(name=f"session {number}")
         self.ended = 0
+        self.last_permitted = math.inf
         self._weights = (65, 20, 3, 2, 10) if two_phase else (75, 20, 3, 2, 0)
         # Names of prepared transactions are unique in the whole cluster.
         self._gid = f"{database.name} {number}"
@@ -98,6 +113,8 @@ class _Session(threading.Thread):
     def _write(self, connection: Connection) -> None:
         kinds = (self._small, self._savepoint, self._large, self._rolled_back)
         while not self._stopping.wait(_PAUSE):
+            if self.ended >= self.last_permitted:
+                continue
             [kind] = self._random.choices((*kinds, self._prepared), self._weights)
             if kind == self._prepared:
                 self._prepared(connection)
