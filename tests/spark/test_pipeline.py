@@ -8,12 +8,10 @@ from pyspark.sql import SparkSession
 
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.long import long
 from tests.spark.mirror_runs import MirrorRuns
 from tests.spark.tables import CREATE, TABLES, Workload, in_lake, in_postgres, mirrored
 
 
-@long
 @pytest.mark.timeout(900)
 def test_the_lake_equals_postgres_after_kills_of_both_ends(
     spark: SparkSession, warehouse: Path, new_relay: NewRelay, database: Database, tmp_path: Path

@@ -134,7 +134,6 @@ def test_a_record_that_can_not_be_read_ends_it_with_one_line(relay_of_orders: An
         assert "Traceback" not in mirror.log_text
 
 
-@long
 def test_spark_submit_runs_it_on_two_workers(
     spark: SparkSession, relay_of_orders: Any, database: Database, tmp_path: Path
 ) -> None:
