@@ -36,7 +36,7 @@ def test_every_metric_of_the_relay_has_a_line(metric: str) -> None:
 
 @pytest.mark.parametrize("metric", names(of_mirrors()))
 def test_every_metric_of_mirrors_has_a_line(metric: str) -> None:
-    assert re.search(rf"`{metric}\b", rows("docs/spark.md"))
+    assert re.search(rf"`{metric}\b", rows("docs/spark-operations.md"))
 
 
 @pytest.mark.parametrize("call", spark.__all__)
