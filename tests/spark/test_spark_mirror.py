@@ -137,13 +137,13 @@ def test_a_record_that_can_not_be_read_ends_it_with_one_line(relay_of_orders: An
 def test_spark_submit_runs_it_on_two_workers(
     spark: SparkSession, relay_of_orders: Any, database: Database, tmp_path: Path
 ) -> None:
-    """With the lines of docs/spark.md."""
+    """With the lines of docs/spark-operations.md."""
     options = {"spark.driver.memory": "1g", "spark.executor.memory": "512m", "spark.executor.cores": "1"}
     with (
         cluster(tmp_path) as nodes,
         MirrorCommand(relay_of_orders, tmp_path, ["orders", "notes"], spark={"options": options}) as mirror,
     ):
-        [shown] = [b for b in blocks("sh") if b.page == "docs/spark.md" and "spark://" in b.text]
+        [shown] = [b for b in blocks("sh") if b.page == "docs/spark-operations.md" and "spark://" in b.text]
         script = shown.text.replace("spark://spark-master:7077", nodes.master)
         script = script.replace("mirror.yaml", f"{shlex.quote(str(mirror.config))} --once")
         path = f"{Path(sys.executable).parent}:{Path(pyspark.__file__).parent / 'bin'}:"

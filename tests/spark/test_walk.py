@@ -1,4 +1,4 @@
-"""The walkthrough of docs/spark.md, and the README's lines, on the tests' servers and in their session."""
+"""The Python of docs/spark.md, docs/spark-operations.md and README.md, on the tests' servers and session."""
 
 from collections import Counter
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.spark.handmade_records import rows
 LARGE = "x" * 9000  # stored out of line (TOAST), so an update may omit it
 
 
-def test_every_block_of_the_page_runs(
+def test_every_block_of_the_pages_runs(
     spark: SparkSession,
     new_relay: NewRelay,
     database: Database,
@@ -41,8 +41,8 @@ def test_every_block_of_the_page_runs(
         "lake.orders": f"lake_{relay.prefix}.orders",
     }
     reader: dict[str, Any] = {}
-    for block in blocks("python"):
-        if block.page == "docs/spark.md":
+    for page in ("docs/spark.md", "docs/spark-operations.md"):  # the second goes on where the first ended
+        for block in (block for block in blocks("python") if block.page == page):
             text = block.text
             for theirs, here in ours.items():
                 text = text.replace(theirs, here)
@@ -62,7 +62,7 @@ def test_every_block_of_the_page_runs(
 
 def bring_what_was_there_before(database: Database) -> None:
     """Load the earlier rows as the page does; each statement commits."""
-    [block] = [block for block in blocks("sql") if block.page == "docs/spark.md"]
+    block, _of_a_table_without_a_key = (block for block in blocks("sql") if block.page == "docs/spark.md")
     for statement in block.text.split(";"):
         if statement.strip():
             database.execute(statement)

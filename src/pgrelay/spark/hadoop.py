@@ -43,8 +43,8 @@ def file_system(spark: SparkSession, of: JavaObject) -> JavaObject:
         except Py4JJavaError as error:
             raise SetupError(
                 f"{scheme}://{place.getAuthority() or ''}: {cause(error)}: name the jars of its file system "
-                "in `jars` of a new process, or in --jars of spark-submit; docs/spark.md, 'On an object "
-                "store', has those of s3a"
+                "in `jars` of a new process, or in --jars of spark-submit; docs/spark-operations.md, 'On an "
+                "object store', has those of s3a"
             ) from None
     found: JavaObject = of.getFileSystem(conf)
     return found

@@ -12,7 +12,7 @@ from pgrelay.config.document import load_as, read
 from pgrelay.config.model import Http, Log
 from pgrelay.config.section import Section
 
-_EXAMPLE: Final = "the one in docs/spark.md"
+_EXAMPLE: Final = "the one in docs/spark-operations.md"
 
 
 class Kafka(Section):
