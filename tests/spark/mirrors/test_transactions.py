@@ -1,14 +1,12 @@
-"""Positions of records, without decoding anything else, and the commit up to which they are whole."""
+"""The commit up to which transactions are whole, and what is held back after it."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pgrelay.spark.mirrors.transactions import Rest, Waiting, reach, read_past, rest_of, with_positions
-from pgrelay.spark.schemas.registry import Registry
+from pgrelay.spark.mirrors.transactions import Rest, Waiting, reach, read_past, rest_of
 
 TABLES = {"public.a": "app.public.a", "public.b": "app.public.b"}
 A, B = TABLES.values()
@@ -40,15 +38,6 @@ def whole(lsn: int, **events: int) -> list[Record]:
 
 def frame(spark: SparkSession, records: Sequence[Record]) -> DataFrame:
     return spark.createDataFrame(records, SHAPE)
-
-
-def test_json_records_from_before_avro_have_positions_too(spark: SparkSession) -> None:
-    value = {"after": {"id": 1}, "source": {"commit_lsn": 10, "seq": 2, "ts_us": 5_000_000}}
-    shape = "topic string, partition int, offset long, key binary, value binary"
-    record = ("app.public.a", 0, 0, None, bytearray(json.dumps(value).encode()))
-    records = spark.createDataFrame([record], shape)
-    [found] = with_positions(records, Registry("http://localhost:1"), "").collect()
-    assert (found.commit_lsn, found.seq, found.ts_ms) == (10, 2, 5000)
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ from pgrelay.spark.lake.named import FORMATS, lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
-from pgrelay.spark.mirrors.transactions import with_positions
 from pgrelay.spark.records.changes import Decoder
 from pgrelay.spark.records.order import before
+from pgrelay.spark.records.record_positions import with_positions
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import Position, TableSchema
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
@@ -181,7 +181,7 @@ class Batches:
                 return
             # Positions are read once, so that each record is decoded only by the version that it belongs to.
             whole = "commit_lsn" in records.columns
-            placed = records if whole else with_positions(records, self.reading.registry, "").persist()
+            placed = records if whole else with_positions(records, self.reading.registry).persist()
             try:
                 for known, part in slices(placed, schema, since, whole=whole):
                     self._apply_part(part, known, target)

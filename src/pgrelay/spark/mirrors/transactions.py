@@ -1,57 +1,17 @@
 """Where transactions end, by the transaction topic, and up to which commit their records are complete."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
 from pgrelay.encode.topics import shorten
 from pgrelay.spark.mirrors.checkpoint import Offsets
-from pgrelay.spark.records.avro_records import READING, schema_id
-from pgrelay.spark.records.sql import JSON_OPTIONS
-from pgrelay.spark.schemas.avro_schemas import members, row_of
-from pgrelay.spark.schemas.registry import Registry
 
-_LONG: Final = LongType()
-_POSITION: Final = (
-    StructType()
-    .add("source", StructType().add("commit_lsn", _LONG).add("seq", _LONG).add("ts_us", _LONG))
-    .add("__commit_lsn", _LONG)
-    .add("__seq", _LONG)
-    .add("__ts_ms", _LONG)
-)
-_COUNT: Final = StructType().add("data_collection", StringType()).add("event_count", _LONG)
-_BOUNDARY: Final = (
-    StructType()
-    .add("status", StringType())
-    .add("commit_lsn", _LONG)
-    .add("ts_ms", _LONG)
-    .add("data_collections", ArrayType(_COUNT))
-)
-_OF_BOUNDARY: Final = set(_BOUNDARY.names)
 T = TypeVar("T")
-
-# What `with_positions` returns.
-POSITIONED: Final = (
-    StructType()
-    .add("topic", StringType())
-    .add("partition", IntegerType())
-    .add("offset", _LONG)
-    .add("key", BinaryType())
-    .add("value", BinaryType())
-    .add("commit_lsn", _LONG)
-    .add("seq", _LONG)
-    .add("ts_ms", _LONG)
-    .add("boundary", _BOUNDARY)
-)
-
-_RAW: Final = ("topic", "partition", "offset", "key", "value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +83,6 @@ def _least(one: T | None, other: T | None) -> T | None:
 def transaction_topic(prefix: str) -> str:
     """The topic to which a relay writes the begins and ends of transactions."""
     return shorten(f"{prefix}.transaction")
-
-
-def with_positions(records: DataFrame, registry: Registry | None, boundaries: str) -> DataFrame:
-    """The records as POSITIONED; `commit_lsn` and `seq` are null if the record can't be read.
-
-    `ts_ms` is the commit time, in milliseconds since 1970. `boundaries` is the transaction topic; its records
-    have a `commit_lsn`, no `seq`, and their content in `boundary`.
-    """
-    parsed = _of_json(records, boundaries) if registry is None else _of_avro(records, registry, boundaries)
-    # The flat envelope's fields come first: a column of its row may be named `source`.
-    lsn = F.coalesce("change.__commit_lsn", "change.source.commit_lsn", "boundary.commit_lsn")
-    seq = F.coalesce("change.__seq", "change.source.seq")
-    ts = F.coalesce("change.__ts_ms", F.expr("change.source.ts_us div 1000"), "boundary.ts_ms")
-    return parsed.select(*_RAW, lsn.alias("commit_lsn"), seq.alias("seq"), ts.alias("ts_ms"), "boundary")
 
 
 def read_past(records: DataFrame, ends: Offsets) -> dict[str, int]:
@@ -237,74 +183,3 @@ def _lacking(records: DataFrame, ended: DataFrame, tables: Mapping[str, str]) ->
 def _map(pairs: Mapping[str, Any], of: str) -> Expression:
     parts = F.create_map(*(F.lit(part) for pair in pairs.items() for part in pair))
     return parts.cast(f"map<string, {of}>")  # an empty map needs its type, too
-
-
-def _of_json(records: DataFrame, boundaries: str) -> DataFrame:
-    """The records, with `change` or `boundary`."""
-    return _by_topic(records, boundaries, _read_json)
-
-
-def _of_avro(records: DataFrame, registry: Registry, boundaries: str) -> DataFrame:
-    """The same, decoding only the fields needed. A value without an id is JSON, from before Avro."""
-    with_id = records.withColumn("id", schema_id(F.col("value")))
-    ids = [row["id"] for row in with_id.where("id IS NOT NULL").select("id").distinct().collect()]
-    body = F.expr("substring(value, 6)")
-    values = [
-        F.when(F.col("id") == number, value).alias(f"v_{number}")
-        for number, text in registry.of_ids(ids).items()
-        if (value := _decoded(body, text)) is not None
-    ]
-    decoded = with_id.select(*_RAW, "id", *values)
-
-    def read(shape: StructType) -> Expression:
-        return F.when(F.col("id").isNull(), _read_json(shape)).otherwise(_shaped(decoded, shape))
-
-    return _by_topic(decoded, boundaries, read)
-
-
-def _by_topic(records: DataFrame, boundaries: str, read: Callable[[StructType], Expression]) -> DataFrame:
-    bounds = F.col("topic") == boundaries
-    return records.select(
-        *_RAW,
-        F.when(~bounds, read(_POSITION)).alias("change"),
-        F.when(bounds, read(_BOUNDARY)).alias("boundary"),
-    )
-
-
-def _read_json(shape: StructType) -> Expression:
-    return F.from_json(F.col("value").cast("string"), shape, JSON_OPTIONS)
-
-
-def _shaped(decoded: DataFrame, shape: StructType) -> Expression:
-    """The fields of a shape, from the value decoded by whichever schema it was written under."""
-    values = [(each.name, each.dataType) for each in decoded.schema if isinstance(each.dataType, StructType)]
-    fields = []
-    for field in shape:
-        having = [name for name, kind in values if field.name in kind.names]
-        found = (F.col(name).getField(field.name).cast(field.dataType) for name in having)
-        fields.append(F.coalesce(F.lit(None).cast(field.dataType), *found).alias(field.name))
-    return F.struct(*fields)
-
-
-def _decoded(body: Expression, text: str) -> Expression | None:
-    """The fields of both shapes, from a value written under a schema; all null if its bytes are invalid.
-
-    None if the schema is neither that of a change nor that of a transaction's begin or end.
-    """
-    schema = json.loads(text)
-    if row_of(schema) is None and not members(schema) >= _OF_BOUNDARY:
-        return None
-    there = {field["name"]: field for field in schema["fields"]}
-    wanted = StructType([*_POSITION, *_BOUNDARY])
-    # A column of a flat row may have any other name.
-    names = [name for name in wanted.names if name.startswith("__") or "__commit_lsn" not in there]
-    fields = [_narrow(there[name], wanted[name].dataType) for name in names if name in there]
-    reader = json.dumps({**schema, "fields": fields})
-    return from_avro(body, text, {**READING, "avroSchema": reader})
-
-
-def _narrow(field: dict[str, Any], wanted: DataType) -> dict[str, Any]:
-    if not isinstance(wanted, StructType):
-        return field
-    inner = {each["name"]: each for each in field["type"]["fields"]}
-    return {**field, "type": {**field["type"], "fields": [inner[name] for name in wanted.names]}}

@@ -22,7 +22,8 @@ from pgrelay.spark.failures import reason
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.tables import NO_ROWS, LakeTable, Using
 from pgrelay.spark.mirrors.query import QuerySource
-from pgrelay.spark.mirrors.transactions import POSITIONED, transaction_topic
+from pgrelay.spark.mirrors.transactions import transaction_topic
+from pgrelay.spark.records.record_positions import POSITIONED
 
 _log = structlog.get_logger(__name__)
 

@@ -29,9 +29,9 @@ from pgrelay.spark.mirrors.transactions import (
     read_past,
     rest_of,
     transaction_topic,
-    with_positions,
 )
 from pgrelay.spark.mirrors.whole_tables import WholeTables
+from pgrelay.spark.records.record_positions import with_positions
 from pgrelay.spark.schemas.schema import TableSchema
 
 _log = structlog.get_logger(__name__)
