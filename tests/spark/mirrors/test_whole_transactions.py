@@ -373,7 +373,7 @@ def test_every_prefix_gives_legal_table_names(spark: SparkSession, using: Using)
     own = WholeTables.of(spark, "shop-prod.eu", "01234567-89ab", {"shop-prod.eu.public.a": "lake.a"}, using)
     own.begin(["shop-prod.eu.public.a"], 0)
     assert lake_table(spark, "lake.shop_prod_eu__position_01234567", using).exists()
-    assert own.held(0).isEmpty()
+    assert own.held.after(0).isEmpty()
 
 
 def test_a_standstill_is_reported_once() -> None:

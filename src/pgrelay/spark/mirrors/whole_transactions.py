@@ -5,7 +5,7 @@ own, on disk, so that a transaction may be larger than memory. The rest is appli
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.mirrors.added_topics import AddedTopics
 from pgrelay.spark.mirrors.batches import AT_ONCE, Batches
 from pgrelay.spark.mirrors.query import QuerySource
@@ -52,9 +51,6 @@ _UNKNOWN_CURE: Final = "give the registry back the schema that it was written un
 # For a transaction's begin: it is in another topic than the rows, and may become visible after them.
 _PATIENCE_S: Final = 10.0
 _PAUSE_S: Final = 0.2
-
-_SWEEP_EVERY: Final = 10  # batches; until then applied records stay in the table, and are skipped
-_REMOVE_EVERY: Final = 500  # batches, whose files take little room
 
 _MANY: Final = 100_000  # held rows, which take longer to read than one more look at what came
 
@@ -123,18 +119,15 @@ class WholeTransactions:
         since = own.until
         values = records.where(F.col("value").isNotNull())
         new = with_positions(values, self._batches.reading.registry, self.topic).persist()
-        batch = _Batch(number, schemas, own, new, own.held(since))
+        batch = _Batch(number, schemas, own, new, own.held.after(since))
         try:
             found, rest = self._look(batch, since)
             if not found.until and rest.rows:
                 self._refuse_unwritten(batch)
             self._apply_until(batch, found.until)
             if rest.new:
-                own.hold(new.where(F.col("commit_lsn") > found.until), again=again)
-            if number % _SWEEP_EVERY == 0:
-                own.sweep(found.until)
-            if number % _REMOVE_EVERY == _REMOVE_EVERY - 1:
-                own.remove_old_files()
+                own.held.add(new.where(F.col("commit_lsn") > found.until), again=again)
+            own.held.clean_up(found.until, number)
             self._tell(found, rest, moved=found.until > since)
             held_since[own.query] = rest.oldest_s
             self._held = None if found.waiting else rest
@@ -177,18 +170,31 @@ class WholeTransactions:
 
     def _apply_until(self, batch: _Batch, until: int) -> None:
         """Apply the transactions up to a commit, and remember it."""
-        own = batch.own
-        position = own.position
+        position = batch.own.position
         # Also while a table catches up, and when this may be the first batch of a run.
-        goes_on = position is None or until > position.commit_lsn or not self._added_topics.is_over
-        there = self._claim(batch) if goes_on else {}
+        if position is None or until > position.commit_lsn or not self._added_topics.is_over:
+            self._apply_and_remember(batch, until)
+        else:
+            self._apply_due(batch, until)
+
+    def _apply_and_remember(self, batch: _Batch, until: int) -> None:
+        own, names = batch.own, self._batches.writing.tables
+        # All are looked at before one is claimed: one may not fit its topic.
+        targets = {
+            names[topic]: self._batches.target(batch.session, schema)
+            for topic, schema in batch.schemas.items()
+        }
+        tables = {name: target.table for name, target in targets.items()}
+        claimed = own.claim(tables, anew=batch.number == 0)
         self._apply_due(batch, until)
-        if goes_on:
-            made = self._claim(batch, but=there)
-            if self._are_equal(batch, until):
-                own.remember(until, there | made)
-            elif until > own.until:
-                own.set_until(until)
+        made = {name: table for name, table in tables.items() if name not in claimed}
+        claimed |= own.claim(made, anew=batch.number == 0)
+        # The targets of a query with a new checkpoint may be ahead of it.
+        ahead = any(target.positions.applied.highest_lsn > until for target in targets.values())
+        if self._added_topics.caught_up(own, batch.number, batch.schemas) and not ahead:
+            own.remember(until, claimed)
+        elif until > own.until:
+            own.set_until(until)
 
     def _apply_due(self, batch: _Batch, until: int) -> None:
         held = batch.held if until > batch.own.until else batch.held.limit(0)  # of which none is due
@@ -227,29 +233,6 @@ class WholeTransactions:
                 f"that can be read; {cure}"
             )
         return rest
-
-    def _claim(self, batch: _Batch, but: Collection[str] = ()) -> dict[str, LakeTable]:
-        """Claim the existing targets, except those in `but`. Returns them by the names given to the mirror.
-
-        Raises SetupError or GapError if one does not fit its topic, and then claims none.
-        """
-        named = {self._batches.writing.tables[topic]: schema for topic, schema in batch.schemas.items()}
-        tables = {
-            name: self._batches.target(batch.session, schema).table
-            for name, schema in named.items()
-            if name not in but
-        }
-        there = {name: table for name, table in tables.items() if table.exists()}
-        for table in there.values():
-            batch.own.claim(table, anew=batch.number == 0)
-        return there
-
-    def _are_equal(self, batch: _Batch, until: int) -> bool:
-        """Whether all targets are equal to Postgres at a commit."""
-        # The targets of a query with a new checkpoint may be ahead of it.
-        targets = (self._batches.target(batch.session, schema) for schema in batch.schemas.values())
-        ahead = any(target.positions.applied.highest_lsn > until for target in targets)
-        return self._added_topics.caught_up(batch.own, batch.number, batch.schemas) and not ahead
 
     def _tell(self, found: Reach, rest: Rest, *, moved: bool) -> None:
         """Log what is lost, and, once, what waits without progress."""
