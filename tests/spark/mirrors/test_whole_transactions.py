@@ -18,7 +18,6 @@ from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches
 from pgrelay.spark.mirrors.query_state import held_since
 from pgrelay.spark.mirrors.whole_tables import WholeTables
-from pgrelay.spark.mirrors.whole_transactions import Standstill
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -374,17 +373,3 @@ def test_every_prefix_gives_legal_table_names(spark: SparkSession, using: Using)
     own.begin(["shop-prod.eu.public.a"], 0)
     assert lake_table(spark, "lake.shop_prod_eu__position_01234567", using).exists()
     assert own.held.after(0).isEmpty()
-
-
-def test_a_standstill_is_reported_once() -> None:
-    still = Standstill()
-    assert [still.to_tell(each) for each in [(), (1,), (1,), (1,), (2,), (), (2,), (2,)]] == [
-        (),
-        (),
-        (1,),
-        (),
-        (),
-        (),
-        (),
-        (2,),
-    ]

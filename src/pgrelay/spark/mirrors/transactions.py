@@ -1,4 +1,4 @@
-"""Where transactions end, by the transaction topic, and up to which commit their records are complete."""
+"""Up to which commit transactions are whole, by the transaction topic, and what is held back after it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 from pgrelay.encode.topics import shorten
 from pgrelay.spark.mirrors.checkpoint import Offsets
 
-T = TypeVar("T")
+T = TypeVar("T", float, tuple[int, str])
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Incomplete:
     """A commit that has fewer events in a topic (`here`) than its transaction's end says (`events`)."""
 
     commit_lsn: int
@@ -34,24 +34,25 @@ class Reach:
     """
 
     until: int
-    waiting: tuple[Waiting, ...] = ()
-    lost: tuple[Waiting, ...] = ()
+    waiting: tuple[Incomplete, ...] = ()
+    lost: tuple[Incomplete, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """The records after the last whole transaction.
+class HeldBack:
+    """A summary of the records that are held back: those after the last whole transaction.
 
     rows        the number of tables' records
-    new         whether any record came in this batch
+    has_new     whether any of the records came in this batch
     oldest_s    the oldest commit time, in seconds since 1970; None if there are no records
     first       the first row's commit LSN and topic; None if there are no rows
     boundaries  the number of records of the transaction topic, and of `ends` among them
-    unread      partition and offset of the first record of that topic that can't be read; None if all can
+    unread      partition and offset of that topic's first record in the batch that can't be read, and so has
+                no commit LSN to be held back by; None if all can
     """
 
     rows: int = 0
-    new: bool = False
+    has_new: bool = False
     oldest_s: float | None = None
     first: tuple[int, str] | None = None
     boundaries: int = 0
@@ -63,11 +64,11 @@ class Rest:
         """The first row, if no record of the transaction topic is there."""
         return None if self.boundaries else self.first
 
-    def and_later(self, later: "Rest") -> "Rest":
-        """The summary of these records and of those that came since, of which `later` is one."""
-        return Rest(
+    def and_later(self, later: "HeldBack") -> "HeldBack":
+        """The summary after a further batch, of whose records `later` is one."""
+        return HeldBack(
             self.rows + later.rows,
-            later.new,
+            later.has_new,
             _least(self.oldest_s, later.oldest_s),
             _least(self.first, later.first),
             self.boundaries + later.boundaries,
@@ -77,7 +78,7 @@ class Rest:
 
 
 def _least(one: T | None, other: T | None) -> T | None:
-    return min((each for each in (one, other) if each is not None), default=None)  # type: ignore[type-var]
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def transaction_topic(prefix: str) -> str:
@@ -112,23 +113,21 @@ def reach(records: DataFrame, tables: Mapping[str, str], since: int, past: Mappi
     boundaries = later.where("boundary IS NOT NULL").select("boundary.*", "offset")
     ended = boundaries.where("status = 'END'")
     begun = boundaries.where("status = 'BEGIN'").select("commit_lsn", F.lit(True).alias("begun")).distinct()
-    lacking = _lacking(later, ended, tables).join(begun, "commit_lsn", "left").na.fill(False, ["begun"])
-    gone = F.coalesce(
-        F.col("commit_lsn") < F.try_element_at(_map(past, "bigint"), F.col("topic")), F.lit(False)
-    )
-    waits = F.col("begun") & ~gone
+    incomplete = _incomplete(later, ended, tables).join(begun, "commit_lsn", "left").na.fill(False, ["begun"])
+    is_past = F.col("commit_lsn") < F.try_element_at(_map(past, "bigint"), F.col("topic"))
+    waits = F.col("begun") & ~F.coalesce(is_past, F.lit(False))
     what = F.struct("commit_lsn", "topic", "here", "events")
-    found = (
-        lacking.groupBy("topic")
+    of_topics = (
+        incomplete.groupBy("topic")
         .agg(F.min(F.when(waits, what)).alias("first"), F.max(F.when(~waits, what)).alias("lost"))
         .collect()
     )
-    first = [Waiting(*row["first"]) for row in found if row["first"] is not None]
+    first = [Incomplete(*row["first"]) for row in of_topics if row["first"] is not None]
+    lost = [Incomplete(*row["lost"]) for row in of_topics if row["lost"] is not None]
     stop = min((each.commit_lsn for each in first), default=None)
     whole = ended if stop is None else ended.where(F.col("commit_lsn") < stop)
     [last] = whole.agg(F.max("commit_lsn")).first() or [None]
     until = since if last is None else int(last)
-    lost = [Waiting(*row["lost"]) for row in found if row["lost"] is not None]
     return Reach(
         until,
         tuple(each for each in first if each.commit_lsn == stop),
@@ -136,8 +135,8 @@ def reach(records: DataFrame, tables: Mapping[str, str], since: int, past: Mappi
     )
 
 
-def rest_of(records: DataFrame, until: int, boundaries: str) -> Rest:
-    """A summary of the records after an LSN. They are those of `reach`, with `ts_ms` and `is_new`.
+def held_back(records: DataFrame, until: int, boundaries: str) -> HeldBack:
+    """A summary of the records after a commit. `records` are those of `reach`, with `ts_ms` and `is_new`.
 
     `boundaries` is the transaction topic.
     """
@@ -146,16 +145,16 @@ def rest_of(records: DataFrame, until: int, boundaries: str) -> Rest:
     later = records.where((F.col("commit_lsn") > until) | is_unread)
     told = later.agg(
         F.count("seq").alias("rows"),
-        F.max(F.when(~is_unread, F.col("is_new"))).alias("new"),
+        F.max(F.when(~is_unread, F.col("is_new"))).alias("has_new"),
         F.min("ts_ms").alias("oldest_ms"),
         F.min(F.when(F.col("seq").isNotNull(), F.struct("commit_lsn", "topic"))).alias("first"),
         F.count_if(is_boundary & ~is_unread).alias("boundaries"),
         F.count_if(F.col("boundary.status") == "END").alias("ends"),
         F.min(F.when(is_unread, F.struct("partition", "offset"))).alias("unread"),
     ).collect()[0]
-    return Rest(
+    return HeldBack(
         told["rows"],
-        bool(told["new"]),
+        bool(told["has_new"]),
         None if told["oldest_ms"] is None else told["oldest_ms"] / 1000,
         None if told["first"] is None else tuple(told["first"]),
         told["boundaries"],
@@ -164,7 +163,7 @@ def rest_of(records: DataFrame, until: int, boundaries: str) -> Rest:
     )
 
 
-def _lacking(records: DataFrame, ended: DataFrame, tables: Mapping[str, str]) -> DataFrame:
+def _incomplete(records: DataFrame, ended: DataFrame, tables: Mapping[str, str]) -> DataFrame:
     """The commits that lack events: commit_lsn, topic, events, and how many are here."""
     # A repeated end may count fewer events, as a record became a dead letter or a table was left out: the
     # last end counts. The transaction topic has one partition.
