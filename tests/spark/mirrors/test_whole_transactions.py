@@ -272,7 +272,7 @@ def test_a_table_added_while_a_batch_comes_again_holds_the_position_too(
     handmade.write("a", in_transaction("c", 200, after={"id": 2}))
     handmade.end(200, a=1)
     with monkeypatch.context() as patched:
-        patched.setattr(Batches, "apply_tables", cut)
+        patched.setattr(Batches, "apply_topics", cut)
         with pytest.raises(StreamingQueryException, match="cut short"):
             handmade.mirror({"a": a}, whole_transactions=True)
     handmade.write("b", in_transaction("c", 10, after={"id": 1}), Message(b"garbage"))

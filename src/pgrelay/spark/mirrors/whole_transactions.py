@@ -177,7 +177,7 @@ class WholeTransactions:
             # One at a time if tables share a plan with `from_avro`: each thread rebuilds its map of options
             # in the same place, and they then find duplicate keys.
             at_once = AT_ONCE if self._batches.reading.registry is None else 1
-            self._batches.apply_tables(now.unionByName(due), batch.schemas, at_once)
+            self._batches.apply_topics(now.unionByName(due), batch.schemas, at_once)
         finally:
             due.unpersist()
 
