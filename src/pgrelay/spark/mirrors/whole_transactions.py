@@ -60,10 +60,6 @@ class _Batch:
     new: DataFrame
     held: DataFrame
 
-    @property
-    def session(self) -> SparkSession:
-        return self.new.sparkSession
-
 
 class WholeTransactions:
     """The micro-batches of a query that reads the transaction topic too."""
@@ -150,17 +146,14 @@ class WholeTransactions:
             self._apply_due(batch, until)
 
     def _apply_and_remember(self, batch: _Batch, until: int) -> None:
-        own, names = batch.own, self._batches.writing.tables
+        own, spark, names = batch.own, batch.new.sparkSession, self._batches.writing.tables
         # All are looked at before one is claimed: one may not fit its topic.
-        targets = {
-            names[topic]: self._batches.target(batch.session, schema)
-            for topic, schema in batch.schemas.items()
-        }
+        targets = {names[topic]: self._batches.target(spark, batch.schemas[topic]) for topic in batch.schemas}
         tables = {name: target.table for name, target in targets.items()}
         claimed = own.claim(tables, anew=batch.number == 0)
         self._apply_due(batch, until)
-        made = {name: table for name, table in tables.items() if name not in claimed}
-        claimed |= own.claim(made, anew=batch.number == 0)
+        new = {name: table for name, table in tables.items() if name not in claimed}
+        claimed |= own.claim(new, anew=batch.number == 0)
         # The targets of a query with a new checkpoint may be ahead of it.
         ahead = any(target.positions.applied.highest_lsn > until for target in targets.values())
         if self._added_topics.caught_up(own, batch.number, batch.schemas) and not ahead:
