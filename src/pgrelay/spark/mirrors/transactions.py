@@ -67,13 +67,13 @@ class HeldBack:
     def and_later(self, later: "HeldBack") -> "HeldBack":
         """The summary after a further batch, of whose records `later` is one."""
         return HeldBack(
-            self.rows + later.rows,
-            later.has_new,
-            _least(self.oldest_s, later.oldest_s),
-            _least(self.first, later.first),
-            self.boundaries + later.boundaries,
-            self.ends + later.ends,
-            later.unread,
+            rows=self.rows + later.rows,
+            has_new=later.has_new,
+            oldest_s=_least(self.oldest_s, later.oldest_s),
+            first=_least(self.first, later.first),
+            boundaries=self.boundaries + later.boundaries,
+            ends=self.ends + later.ends,
+            unread=later.unread,
         )
 
 
@@ -153,13 +153,13 @@ def held_back(records: DataFrame, until: int, boundaries: str) -> HeldBack:
         F.min(F.when(is_unread, F.struct("partition", "offset"))).alias("unread"),
     ).collect()[0]
     return HeldBack(
-        told["rows"],
-        bool(told["has_new"]),
-        None if told["oldest_ms"] is None else told["oldest_ms"] / 1000,
-        None if told["first"] is None else tuple(told["first"]),
-        told["boundaries"],
-        told["ends"],
-        None if told["unread"] is None else tuple(told["unread"]),
+        rows=told["rows"],
+        has_new=bool(told["has_new"]),
+        oldest_s=None if told["oldest_ms"] is None else told["oldest_ms"] / 1000,
+        first=None if told["first"] is None else tuple(told["first"]),
+        boundaries=told["boundaries"],
+        ends=told["ends"],
+        unread=None if told["unread"] is None else tuple(told["unread"]),
     )
 
 
