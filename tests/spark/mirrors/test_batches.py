@@ -198,7 +198,7 @@ def test_a_table_takes_no_tasks_for_the_records_of_others(
     handmade.write("two", *(change("c", 10 + n, after={"id": n}, partition=n) for n in range(2)))
     names = {topic.rpartition(".")[2]: f"{target}_{number}" for number, topic in enumerate([one, two, *more])}
     handmade.mirror(names)
-    assert partitions == {one: 1, two: 2} | dict.fromkeys(more, 1)
+    assert partitions == {one: 1, two: 2} | dict.fromkeys(more, 0)
     assert [spark.table(name).count() for name in names.values()] == [1, 2, 0, 0, 0, 0]
 
 

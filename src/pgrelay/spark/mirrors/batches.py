@@ -22,6 +22,7 @@ from pgrelay.spark.lake.named import FORMATS, lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.names import constant
 from pgrelay.spark.records.changes import Decoder
 from pgrelay.spark.records.order import before
 from pgrelay.spark.records.record_positions import with_positions
@@ -148,16 +149,16 @@ class Batches:
 
     def _by_topic(self, records: DataFrame) -> dict[str, DataFrame]:
         """The records of each mirrored topic that has some; of an only topic, even if it has none."""
-        topics = list(self.writing.tables)
-        if len(topics) == 1:
-            return {topics[0]: records.where(F.col("topic") == topics[0])}
+        conditions = {topic: f"topic = {constant(topic)}" for topic in self.writing.tables}
+        if len(conditions) == 1:
+            return {topic: records.where(condition) for topic, condition in conditions.items()}
         places = records.select("topic", F.spark_partition_id()).distinct().select("topic").collect()
         partitions = Counter(row["topic"] for row in places)
         # Each topic is a partition of Spark's or more, and each partition is a task in every job, even if it
         # is empty: a batch of a hundred tables would take ten thousand tasks for each step.
         return {
-            topic: records.where(F.col("topic") == topic).coalesce(partitions[topic])
-            for topic in topics
+            topic: records.where(condition).coalesce(partitions[topic])
+            for topic, condition in conditions.items()
             if topic in partitions
         }
 
