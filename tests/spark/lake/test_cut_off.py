@@ -112,7 +112,7 @@ def test_no_later_job_of_the_batch_runs_after_a_stop(
     begun, stopping = threading.Event(), threading.Event()
     cancelled: list[str] = []
 
-    def apply_table(batches: Batches, records: DataFrame, *given: Any, **more: Any) -> None:
+    def apply_topic(batches: Batches, records: DataFrame, *given: Any, **more: Any) -> None:
         begun.set()
         wait_until(lambda: stopping.is_set() and not query.isActive, "the stop")
 
@@ -125,7 +125,7 @@ def test_no_later_job_of_the_batch_runs_after_a_stop(
 
         wait_until(run, "the end of the batch's jobs")
 
-    monkeypatch.setattr(Batches, "apply_table", apply_table)
+    monkeypatch.setattr(Batches, "apply_topic", apply_topic)
     query = following(handmade, topic, target, tmp_path)
     wait_until(begun.is_set, "a batch")
     stopping.set()

@@ -26,7 +26,7 @@ def test_rejects_of_several_tables_in_one_batch_share_a_table(spark: SparkSessio
     for number in range(2):  # the first creates the table
         bad = [change("c", 10 + n, after={"id": 2**31}) for n in range(number + 1)]
         parts = [as_read(spark, topic, bad).where(f"offset = {number}") for topic in TOPICS]
-        batches.apply_tables(parts[0].union(parts[1]).union(parts[2]).persist(), schemas)
+        batches.apply_topics(parts[0].union(parts[1]).union(parts[2]).persist(), schemas)
     found = rows(spark.table(f"{target}_corrupt"), "topic", "offset")
     assert found == {(topic, offset): 1 for topic in TOPICS for offset in range(2)}
 

@@ -2,14 +2,16 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing, slices
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
@@ -72,7 +74,7 @@ def test_a_target_created_from_a_registrys_schema_follows_later_versions(
     written.append(change("u", 120, after={"id": 1, "title": "b"}))
     written.append(change("c", 210, after={"id": 2, "title": "c", "extra": "x"}))
     batches = Batches(SchemaTopic("", "app"), Reading(), Writing({schema.topic: target}, "iceberg"))
-    batches.apply_tables(as_read(spark, schema.topic, written), {schema.topic: schema})
+    batches.apply_topics(as_read(spark, schema.topic, written), {schema.topic: schema})
     found = rows(spark.table(target), "id", "title", "extra")
     assert found == {(1, "b", None): 1, (2, "c", "x"): 1}
 
@@ -84,7 +86,7 @@ def test_no_table_begins_after_one_has_failed(spark: SparkSession, target: str) 
     only_b = {topics[1]: TableSchema(topics[1], "public", "b", (TableVersion((1, 0), (ID,)),), "1")}
     told = r"^app\.public\.a: the schema topic has no schema .*: restart .*startingOffsets"
     with pytest.raises(SetupError, match=told):
-        Batches(SchemaTopic("", "app"), Reading(), writing).apply_tables(read[0].union(read[1]), only_b, 1)
+        Batches(SchemaTopic("", "app"), Reading(), writing).apply_topics(read[0].union(read[1]), only_b, 1)
     assert not spark.catalog.tableExists(f"{target}_b")
 
 
@@ -146,17 +148,29 @@ def test_rows_of_two_clusters_are_refused_until_a_query_starts_after_the_first(
     assert rows(spark.table(target), "id") == {(2,): 1}
 
 
+def around_each_topic(
+    monkeypatch: pytest.MonkeyPatch, noting: Callable[[str, Callable[[], None]], None]
+) -> None:
+    """Calls `noting`, with the topic, instead of what a batch does for one topic, which it has to call."""
+    for name in ("apply_topic", "create_target"):
+        step = getattr(Batches, name)
+
+        def noted(self: Batches, records: DataFrame, schema: TableSchema, step: Any = step) -> None:
+            noting(schema.topic, lambda: step(self, records, schema))
+
+        monkeypatch.setattr(Batches, name, noted)
+
+
 def test_tables_are_applied_in_the_querys_jobs_and_idle_ones_once(
     spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Counter[tuple[str, str | None]]()
-    apply_table = Batches.apply_table
 
-    def noting(self: Batches, records: Any, topic: str, *given: Any, **more: Any) -> None:
+    def noting(topic: str, apply: Callable[[], None]) -> None:
         seen[topic, spark.sparkContext.getLocalProperty("spark.jobGroup.id")] += 1
-        apply_table(self, records, topic, *given, **more)
+        apply()
 
-    monkeypatch.setattr(Batches, "apply_table", noting)
+    around_each_topic(monkeypatch, noting)
     busy, idle = handmade.table("busy", ID), handmade.table("idle", ID)
     handmade.write("busy", change("c", 10, after={"id": 1}), change("c", 20, after={"id": 2}))
     names = {"busy": f"{target}_busy", "idle": f"{target}_idle"}
@@ -171,20 +185,20 @@ def test_a_table_takes_no_tasks_for_the_records_of_others(
 ) -> None:
     """Spark has a partition for each of Kafka's, and would start a task for each of them, for each table."""
     partitions = dict[str, int]()
-    apply_table = Batches.apply_table
+    apply = Batches._apply_versions
 
-    def noting(self: Batches, records: Any, topic: str, *given: Any, **more: Any) -> None:
-        partitions[topic] = records.rdd.getNumPartitions()
-        apply_table(self, records, topic, *given, **more)
+    def noting(self: Batches, records: DataFrame, schema: TableSchema, target: Target) -> None:
+        partitions[schema.topic] = records.rdd.getNumPartitions()
+        apply(self, records, schema, target)
 
-    monkeypatch.setattr(Batches, "apply_table", noting)
+    monkeypatch.setattr(Batches, "_apply_versions", noting)
     one, two = handmade.table("one", ID), handmade.table("two", ID, partitions=2)
     more = [handmade.table(f"more{number}", ID) for number in range(4)]
     handmade.write("one", change("c", 10, after={"id": 1}))
     handmade.write("two", *(change("c", 10 + n, after={"id": n}, partition=n) for n in range(2)))
     names = {topic.rpartition(".")[2]: f"{target}_{number}" for number, topic in enumerate([one, two, *more])}
     handmade.mirror(names)
-    assert partitions == {one: 1, two: 2} | dict.fromkeys(more, 1)
+    assert partitions == {one: 1, two: 2} | dict.fromkeys(more, 0)
     assert [spark.table(name).count() for name in names.values()] == [1, 2, 0, 0, 0, 0]
 
 
@@ -192,11 +206,10 @@ def test_idle_tables_cost_a_mirror_that_goes_on_no_job(
     spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = dict[str, int]()
-    apply_table = Batches.apply_table
 
-    def noting(self: Batches, records: Any, topic: str, *given: Any, **more: Any) -> None:
+    def noting(topic: str, apply: Callable[[], None]) -> None:
         with counted_jobs(spark) as counted:
-            apply_table(self, records, topic, *given, **more)
+            apply()
         jobs[topic] = counted.made
 
     busy, idle, new = (handmade.table(name, ID) for name in ("busy", "idle", "new"))
@@ -208,9 +221,9 @@ def test_idle_tables_cost_a_mirror_that_goes_on_no_job(
         handmade.write(name, change("c", 10, after={"id": 1}))
     handmade.mirror(names)
     handmade.write("busy", change("c", 20, after={"id": 2}))
-    monkeypatch.setattr(Batches, "apply_table", noting)
+    around_each_topic(monkeypatch, noting)
     handmade.mirror({**names, "new": f"{target}_new"})
     assert jobs.pop(busy) > 0
-    assert jobs.keys() == {idle, new, silent}
-    assert (jobs[idle], jobs[silent]) == (0, 0)
+    assert jobs.keys() == {idle, new}  # the silent one is not even looked at
+    assert jobs[idle] == 0
     assert [spark.table(f"{target}_{name}").count() for name in (0, 1, "new")] == [2, 1, 0]

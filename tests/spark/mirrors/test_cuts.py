@@ -66,7 +66,7 @@ class Mirrored:
         records = as_read(self.spark, TOPIC, self._written).where(" OR ".join(is_new)).persist()
 
         def apply() -> None:
-            Batches(SchemaTopic("", "app"), Read(), self._writing).apply_tables(records, {TOPIC: schema})
+            Batches(SchemaTopic("", "app"), Read(), self._writing).apply_topics(records, {TOPIC: schema})
 
         return apply
 

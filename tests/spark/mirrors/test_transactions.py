@@ -1,14 +1,12 @@
-"""Positions of records, without decoding anything else, and the commit up to which they are whole."""
+"""The commit up to which transactions are whole, and what is held back after it."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pgrelay.spark.mirrors.transactions import Rest, Waiting, reach, read_past, rest_of, with_positions
-from pgrelay.spark.schemas.registry import Registry
+from pgrelay.spark.mirrors.transactions import HeldBack, Incomplete, held_back, reach, read_past
 
 TABLES = {"public.a": "app.public.a", "public.b": "app.public.b"}
 A, B = TABLES.values()
@@ -42,15 +40,6 @@ def frame(spark: SparkSession, records: Sequence[Record]) -> DataFrame:
     return spark.createDataFrame(records, SHAPE)
 
 
-def test_json_records_from_before_avro_have_positions_too(spark: SparkSession) -> None:
-    value = {"after": {"id": 1}, "source": {"commit_lsn": 10, "seq": 2, "ts_us": 5_000_000}}
-    shape = "topic string, partition int, offset long, key binary, value binary"
-    record = ("app.public.a", 0, 0, None, bytearray(json.dumps(value).encode()))
-    records = spark.createDataFrame([record], shape)
-    [found] = with_positions(records, Registry("http://localhost:1"), "").collect()
-    assert (found.commit_lsn, found.seq, found.ts_ms) == (10, 2, 5000)
-
-
 @pytest.mark.parametrize(
     ("records", "until", "waiting"),
     [
@@ -73,7 +62,7 @@ def test_transactions_are_whole_up_to_the_first_with_missing_events(
 ) -> None:
     found = reach(frame(spark, records), TABLES, 0, {})
     assert found.until == until
-    assert sorted(found.waiting, key=lambda each: each.topic) == [Waiting(*each) for each in waiting]
+    assert sorted(found.waiting, key=lambda each: each.topic) == [Incomplete(*each) for each in waiting]
     assert found.lost == ()
 
 
@@ -85,7 +74,7 @@ def test_the_last_end_of_a_transaction_counts(spark: SparkSession) -> None:
     found = reach(frame(spark, records), TABLES, 0, {})
     assert (found.until, found.waiting) == (100, ())
     fewer = reach(frame(spark, [*records, end(100, 9, a=3)]), TABLES, 0, {})
-    assert fewer.waiting == (Waiting(100, A, 2, 3),)
+    assert fewer.waiting == (Incomplete(100, A, 2, 3),)
 
 
 def test_applied_events_are_not_counted_again(spark: SparkSession) -> None:
@@ -99,9 +88,9 @@ def test_events_that_can_not_come_are_not_waited_for(spark: SparkSession) -> Non
     begun_before = [row(A, 100, 1), end(100, a=2)]
     records = [*begun_before, row(A, 200), *whole(200, a=2), row(A, 300), *whole(300, a=1)]
     found = reach(frame(spark, records), TABLES, 0, {})
-    assert (found.until, found.waiting) == (100, (Waiting(200, A, 1, 2),))
+    assert (found.until, found.waiting) == (100, (Incomplete(200, A, 1, 2),))
     found = reach(frame(spark, records), TABLES, 0, {A: 300})
-    assert (found.until, found.waiting, found.lost) == (300, (), (Waiting(200, A, 1, 2),))
+    assert (found.until, found.waiting, found.lost) == (300, (), (Incomplete(200, A, 1, 2),))
     assert reach(frame(spark, records), TABLES, 0, {A: 200}).until == 100
 
 
@@ -114,30 +103,32 @@ def test_a_topic_is_read_past_the_lsn_that_all_its_partitions_passed(spark: Spar
 def test_waiting_rows_are_counted_and_dated(spark: SparkSession) -> None:
     """By rows, since nothing else shows a transaction without boundaries."""
     records = frame(spark, [row(A, 100), row(B, 110, is_new=False), row(A, 120, is_new=False)])
-    assert rest_of(records, 0, BOUNDARIES) == Rest(rows=3, new=True, oldest_s=100.0, first=(100, A))
-    assert rest_of(records, 100, BOUNDARIES) == Rest(rows=2, new=False, oldest_s=110.0, first=(110, B))
-    assert rest_of(records, 120, BOUNDARIES) == Rest()
-    assert rest_of(records, 0, BOUNDARIES).untold == (100, A)
+    assert held_back(records, 0, BOUNDARIES) == HeldBack(rows=3, has_new=True, oldest_s=100.0, first=(100, A))
+    assert held_back(records, 100, BOUNDARIES) == HeldBack(
+        rows=2, has_new=False, oldest_s=110.0, first=(110, B)
+    )
+    assert held_back(records, 120, BOUNDARIES) == HeldBack()
+    assert held_back(records, 0, BOUNDARIES).untold == (100, A)
 
 
 def test_a_transaction_with_a_begin_does_not_lack_boundaries(spark: SparkSession) -> None:
-    rest = rest_of(frame(spark, [row(A, 100), begin(100), begin(110)]), 0, BOUNDARIES)
-    assert (rest.rows, rest.boundaries, rest.ends, rest.untold) == (1, 2, 0, None)
-    assert rest_of(frame(spark, [begin(110)]), 0, BOUNDARIES).untold is None
+    held = held_back(frame(spark, [row(A, 100), begin(100), begin(110)]), 0, BOUNDARIES)
+    assert (held.rows, held.boundaries, held.ends, held.untold) == (1, 2, 0, None)
+    assert held_back(frame(spark, [begin(110)]), 0, BOUNDARIES).untold is None
 
 
 def test_a_boundary_that_can_not_be_read_is_told(spark: SparkSession) -> None:
     """Also one of a batch whose other records are all applied."""
     unread = [(BOUNDARIES, 0, offset, None, None, None, True, None) for offset in (8, 7)]
     records = frame(spark, [row(A, 100), *whole(100, a=1), *unread, (A, 0, 3, None, None, None, True, None)])
-    assert rest_of(records, 100, BOUNDARIES) == Rest(unread=(0, 7))
+    assert held_back(records, 100, BOUNDARIES) == HeldBack(unread=(0, 7))
 
 
 def test_the_summary_of_two_batches_is_that_of_their_records(spark: SparkSession) -> None:
     held = [row(B, 110, is_new=False), row(A, 120, is_new=False)]
     came = [row(A, 100), begin(100), *whole(130, a=1)]
-    both = rest_of(frame(spark, held + came), 0, BOUNDARIES)
-    one, other = (rest_of(frame(spark, records), 0, BOUNDARIES) for records in (held, came))
+    both = held_back(frame(spark, held + came), 0, BOUNDARIES)
+    one, other = (held_back(frame(spark, records), 0, BOUNDARIES) for records in (held, came))
     assert one.and_later(other) == both
-    assert one.and_later(Rest()) == one
-    assert Rest().and_later(other) == other
+    assert one.and_later(HeldBack()) == one
+    assert HeldBack().and_later(other) == other

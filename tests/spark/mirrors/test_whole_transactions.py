@@ -18,7 +18,6 @@ from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches
 from pgrelay.spark.mirrors.query_state import held_since
 from pgrelay.spark.mirrors.whole_tables import WholeTables
-from pgrelay.spark.mirrors.whole_transactions import Standstill
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -273,7 +272,7 @@ def test_a_table_added_while_a_batch_comes_again_holds_the_position_too(
     handmade.write("a", in_transaction("c", 200, after={"id": 2}))
     handmade.end(200, a=1)
     with monkeypatch.context() as patched:
-        patched.setattr(Batches, "apply_tables", cut)
+        patched.setattr(Batches, "apply_topics", cut)
         with pytest.raises(StreamingQueryException, match="cut short"):
             handmade.mirror({"a": a}, whole_transactions=True)
     handmade.write("b", in_transaction("c", 10, after={"id": 1}), Message(b"garbage"))
@@ -373,18 +372,4 @@ def test_every_prefix_gives_legal_table_names(spark: SparkSession, using: Using)
     own = WholeTables.of(spark, "shop-prod.eu", "01234567-89ab", {"shop-prod.eu.public.a": "lake.a"}, using)
     own.begin(["shop-prod.eu.public.a"], 0)
     assert lake_table(spark, "lake.shop_prod_eu__position_01234567", using).exists()
-    assert own.held(0).isEmpty()
-
-
-def test_a_standstill_is_reported_once() -> None:
-    still = Standstill()
-    assert [still.to_tell(each) for each in [(), (1,), (1,), (1,), (2,), (), (2,), (2,)]] == [
-        (),
-        (),
-        (1,),
-        (),
-        (),
-        (),
-        (),
-        (2,),
-    ]
+    assert own.held.after(0).isEmpty()

@@ -12,10 +12,10 @@ from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import TimestampType
 
 from pgrelay.encode.avro.names import legal
-from pgrelay.spark.mirrors.transactions import with_positions
 from pgrelay.spark.records.avro_records import AvroRecords
 from pgrelay.spark.records.avro_values import converted
 from pgrelay.spark.records.changes import Decoder
+from pgrelay.spark.records.record_positions import with_positions
 from pgrelay.spark.records.sql import named
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
@@ -194,7 +194,7 @@ def test_records_of_another_writer_are_corrupt_one_by_one(spark: SparkSession, b
         *([None] if beside_ours else []),
     ]
     assert [row.after and tuple(row.after) for row in found[5:]] == [(1, "a")] * beside_ours
-    placed = with_positions(records, Registered(texts | {1: writer_schema("n")}), "").orderBy("offset")
+    placed = with_positions(records, Registered(texts | {1: writer_schema("n")})).orderBy("offset")
     assert [row.commit_lsn for row in placed.collect()] == [None] * 5 + [10] * beside_ours
 
 

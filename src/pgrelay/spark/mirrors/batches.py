@@ -23,9 +23,10 @@ from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.target import Target
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
-from pgrelay.spark.mirrors.transactions import with_positions
+from pgrelay.spark.names import constant
 from pgrelay.spark.records.changes import Decoder
 from pgrelay.spark.records.order import before
+from pgrelay.spark.records.record_positions import with_positions
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import Position, TableSchema
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
@@ -95,8 +96,7 @@ class Batches:
         self.writing = writing
         self._filled = filled
         self._schemas = schemas
-        self._targets: dict[str, Target] = {}
-        self._applied: set[str] = set()  # topics that were applied, even without a record
+        self._targets: dict[str, Target] = {}  # by topic; some have no table yet
 
     def apply(self, batch: DataFrame, number: int) -> None:
         """Apply a micro-batch of records. Repeating it leaves the targets the same."""
@@ -104,7 +104,7 @@ class Batches:
         schemas = self.schemas(batch.sparkSession)
         batch = batch.persist() if len(self.writing.tables) > 1 else batch
         try:
-            self.apply_tables(batch, schemas)
+            self.apply_topics(batch, schemas)
         finally:
             batch.unpersist()
 
@@ -114,82 +114,88 @@ class Batches:
         taken = FORMATS[self.writing.using].taken
         return {topic: replace(self.reading.schema(schema), taken=taken) for topic, schema in known.items()}
 
-    def apply_tables(
+    def apply_topics(
         self, records: DataFrame, schemas: Mapping[str, TableSchema], at_once: int = AT_ONCE
     ) -> None:
         """Apply the records of every topic, `at_once` topics in parallel. Each topic reads `records` again.
 
-        If they have `commit_lsn`, they are whole transactions, which no version of a target may split.
-        Raises the error of the first topic that fails, in their order. No topic begins after that.
+        Without records, a target that is missing is created. If `records` have `commit_lsn`, they are whole
+        transactions, which no version of a target may split. Raises the error of the first topic that fails,
+        in their order. No topic begins after that.
         """
+        by_topic = self._by_topic(records)
         failed = threading.Event()
-        topics = self._with_work(records)
 
         def apply(topic: str) -> None:
             if failed.is_set():
                 return
             try:
-                partitions = topics[topic]
-                found = _of_topic(records, topic, partitions)
-                self.apply_table(found, topic, schemas, is_empty=partitions == 0)
+                schema = schemas.get(topic)
+                if schema is None:
+                    _refuse_unknown(by_topic[topic], topic)
+                elif topic in by_topic:
+                    self.apply_topic(by_topic[topic], schema)
+                else:
+                    self.create_target(records, schema)
             except BaseException:
                 failed.set()
                 raise
 
+        new = {topic for topic in schemas if not self._has_target(topic)}
+        topics = [topic for topic in self.writing.tables if topic in by_topic or topic in new]
         with ThreadPoolExecutor(at_once) as pool:
             started = [pool.submit(_in_query(records.sparkSession, apply), topic) for topic in topics]
             for done in started:
                 done.result()
 
-    def _with_work(self, records: DataFrame) -> dict[str, int | None]:
-        """The topics that have records, and those never applied yet, whose targets may have to be made.
-
-        With each, in how many of Spark's partitions its records are; None if there is only one topic.
-        """
-        topics = list(self.writing.tables)
-        if len(topics) == 1:
-            return {topics[0]: None}
+    def _by_topic(self, records: DataFrame) -> dict[str, DataFrame]:
+        """The records of each mirrored topic that has some; of an only topic, even if it has none."""
+        conditions = {topic: f"topic = {constant(topic)}" for topic in self.writing.tables}
+        if len(conditions) == 1:
+            return {topic: records.where(condition) for topic, condition in conditions.items()}
         places = records.select("topic", F.spark_partition_id()).distinct().select("topic").collect()
-        there = Counter(row["topic"] for row in places)
-        return {topic: there[topic] for topic in topics if topic in there or topic not in self._applied}
+        partitions = Counter(row["topic"] for row in places)
+        # Each topic is a partition of Spark's or more, and each partition is a task in every job, even if it
+        # is empty: a batch of a hundred tables would take ten thousand tasks for each step.
+        return {
+            topic: records.where(condition).coalesce(partitions[topic])
+            for topic, condition in conditions.items()
+            if topic in partitions
+        }
 
-    def apply_table(
-        self, records: DataFrame, topic: str, schemas: Mapping[str, TableSchema], *, is_empty: bool = False
-    ) -> None:
-        """Apply the records of one topic, separately for each version of the schema.
+    def _has_target(self, topic: str) -> bool:
+        """Whether this run has made a topic's target, or found it."""
+        target = self._targets.get(topic)
+        return target is not None and target.positions.has_target
 
-        `is_empty`: there are none, so that at most the target is created; else there may be some.
-        """
-        schema = schemas.get(topic)
-        if schema is None:
-            if not (is_empty or records.isEmpty()):
-                raise SetupError(
-                    f"{topic}: the schema topic has no schema of this topic: check the prefix; if that is "
-                    "right, the schema topic was deleted: restart the relay, which writes a table's schema "
-                    "again before its next row; or these records are another program's, such as Debezium: "
-                    "begin after them (startingOffsets and a new checkpoint)"
-                )
-            return
-        schema.refuse_sharing()
-        with told_of(f"{topic} to {self.writing.tables[topic]}"):
+    def apply_topic(self, records: DataFrame, schema: TableSchema) -> None:
+        """Apply the records of one topic."""
+        with told_of(f"{schema.topic} to {self.writing.tables[schema.topic]}"):
+            self._apply_versions(records, schema, self.target(records.sparkSession, schema))
+
+    def create_target(self, records: DataFrame, schema: TableSchema) -> None:
+        """Create the target of a topic that none of the records is of, if it is missing."""
+        with told_of(f"{schema.topic} to {self.writing.tables[schema.topic]}"):
             target = self.target(records.sparkSession, schema)
-            self._applied.add(topic)
-            if is_empty and target.positions.has_target:
-                return
-            since = target.since(schema)
-            if schema.latest.position <= since:
-                self._apply_part(records, schema, target)
-                return
-            # Positions are read once, so that each record is decoded only by the version that it belongs to.
-            whole = "commit_lsn" in records.columns
-            placed = records if whole else with_positions(records, self.reading.registry, "").persist()
-            try:
-                for known, part in slices(placed, schema, since, whole=whole):
-                    self._apply_part(part, known, target)
-            finally:
-                placed.unpersist()
+            if not target.positions.has_target:
+                self._apply_versions(records.limit(0), schema, target)
 
-    def _apply_part(self, records: DataFrame, schema: TableSchema, target: Target) -> None:
+    def _apply_versions(self, records: DataFrame, schema: TableSchema, target: Target) -> None:
+        """Apply the records of a topic, separately for each version of its schema."""
+        since = target.since(schema)
+        if schema.latest.position <= since:
+            self._apply_version(records, schema, target)
+            return
+        # Positions are read once, so that each record is decoded only by the version that it belongs to.
+        whole = "commit_lsn" in records.columns
+        placed = records if whole else with_positions(records, self.reading.registry).persist()
+        try:
+            for known, part in slices(placed, schema, since, whole=whole):
+                self._apply_version(part, known, target)
+        finally:
+            placed.unpersist()
+
+    def _apply_version(self, records: DataFrame, schema: TableSchema, target: Target) -> None:
         # Unused columns would be kept in memory.
         changes = self.reading.changes(records, schema).drop("key", "txid")
         try:
@@ -200,11 +206,17 @@ class Batches:
             raise target.positions.dropped() from error
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
-        """The target of a schema's topic, with its positions."""
+        """The target of a schema's topic, which may not exist yet; its positions are read once.
+
+        Raises as `Target` does, SetupError if it was dropped or several tables share the topic, and GapError
+        if it does not exist and would take in the rows of two clusters.
+        """
+        schema.refuse_sharing()
         target = self._targets.get(schema.topic)
         if target is None or target.positions.systemid != schema.systemid:
             target = self.writing.target(spark, schema)
-            if not target.positions.has_target and schema.topic in self._filled | self._applied:
+            was_there = schema.topic in self._filled or self._has_target(schema.topic)
+            if was_there and not target.positions.has_target:
                 raise target.positions.dropped()
             self._refuse_two_clusters(target, schema)
             self._targets[schema.topic] = target
@@ -245,14 +257,15 @@ def slices(
         yield schema.until(position), part
 
 
-def _of_topic(records: DataFrame, topic: str, partitions: int | None) -> DataFrame:
-    """The records of a topic, in no more of Spark's partitions than hold them.
-
-    Each topic is a partition or more, and each partition is a task in every job, even if it is empty: a batch
-    of a hundred tables would take ten thousand tasks for each step.
-    """
-    found = records.where(F.col("topic") == topic)
-    return found if partitions is None else found.coalesce(max(partitions, 1))
+def _refuse_unknown(records: DataFrame, topic: str) -> None:
+    """Raise SetupError if there are records; they are of a topic whose schema is not known."""
+    if not records.isEmpty():
+        raise SetupError(
+            f"{topic}: the schema topic has no schema of this topic: check the prefix; if that is right, the "
+            "schema topic was deleted: restart the relay, which writes a table's schema again before its "
+            "next row; or these records are another program's, such as Debezium: begin after them "
+            "(startingOffsets and a new checkpoint)"
+        )
 
 
 def _in_query(spark: SparkSession, apply: Callable[..., None]) -> Callable[..., None]:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from pgrelay.spark.mirrors.checkpoint import Offsets
 from pgrelay.spark.mirrors.kafka_cluster import KafkaCluster, client_options
-from pgrelay.spark.mirrors.transactions import with_positions
+from pgrelay.spark.records.record_positions import with_positions
 from pgrelay.spark.schemas.registry import Registry
 
 # Offsets to look at: some hold tombstones, or the markers of Kafka's transactions.
@@ -76,7 +76,7 @@ class TopicEnds:
     def _look(self, stands: Mapping[str, Mapping[int, _Window]]) -> dict[str, Place]:
         """What the records around the readers and at the ends say, by topic."""
         frames = [
-            with_positions(self._read(window), self._registry, "").withColumn("is_read", F.lit(is_read))
+            with_positions(self._read(window), self._registry).withColumn("is_read", F.lit(is_read))
             for number, is_read in enumerate((True, False, False))
             if (window := _window(stands, number))
         ]

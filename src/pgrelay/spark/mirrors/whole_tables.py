@@ -10,21 +10,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.failures import reason
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.tables import NO_ROWS, LakeTable, Using
+from pgrelay.spark.mirrors.held_records import HeldRecords
 from pgrelay.spark.mirrors.query import QuerySource
-from pgrelay.spark.mirrors.transactions import POSITIONED, transaction_topic
-
-_log = structlog.get_logger(__name__)
+from pgrelay.spark.mirrors.transactions import transaction_topic
+from pgrelay.spark.records.record_positions import POSITIONED
 
 # A target's property: the `__position` table of its mirror.
 _MIRROR: Final = "pgrelay.mirror"
@@ -67,21 +62,21 @@ def mirror_position(spark: SparkSession, target: str, *, using: Using = "delta")
     if named is None:
         raise SetupError(f"{target} is not a target of a mirror(..., whole_transactions=True)")
     own = lake_table(spark, named, using)
-    return _position(own.properties()) if own.exists() else None
+    return _parsed(own.properties()) if own.exists() else None
 
 
 class WholeTables:
     """`<prefix>__position_<id>` and `<prefix>__held_<id>`, in the namespace of the original first target.
 
-    Only one query writes them, so the first table's properties are read once.
+    `held` is the second one. Only one query writes them, so the first one's properties are read once.
     """
 
-    def __init__(self, query: str, position: LakeTable, held: LakeTable, prefix: str) -> None:
+    def __init__(self, query: str, position: LakeTable, held: HeldRecords, prefix: str) -> None:
         self.query = query  # its id
-        self._position = position
-        self._held = held
+        self.held = held
+        self._table = position
         self._prefix = prefix
-        self._told: dict[str, str] = {}
+        self._properties: dict[str, str] = {}  # the first table's, as last read or set
 
     @classmethod
     def of(
@@ -95,110 +90,91 @@ class WholeTables:
         by_namespace = {table.namespace: table for table in found}
         there = (table for table in by_namespace.values() if table.own(position).exists())
         target = next(there, found[0])
-        return cls(query, target.own(position), target.own(held), prefix)
+        return cls(query, target.own(position), HeldRecords(target.own(held)), prefix)
 
     def begin(self, topics: Iterable[str], batch: int) -> None:
         """Create the tables. Raises SetupError if one is gone, and with it the rows held back."""
-        if self._position.exists():
-            _require(self._held)
-        elif batch > 0:
-            _require(self._position)
-        else:
-            self._held.create(POSITIONED, {_PREFIX: self._prefix})
-            self._position.create(NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
-        self._told = self._position.properties()
+        if self._read():
+            return
+        if batch > 0:
+            raise _gone(self._table)
+        self.held.table.create(POSITIONED, {_PREFIX: self._prefix})
+        self._table.create(NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
+        self._properties = self._table.properties()
 
     def refuse_waiting(self) -> None:
         """Raise SetupError if rows are held back."""
-        if not self._position.exists():
-            return
-        _require(self._held)
-        self._told = self._position.properties()
-        if not self.held(self.until).where("seq IS NOT NULL").isEmpty():
+        if self._read() and not self.held.after(self.until).where("seq IS NOT NULL").isEmpty():
             raise SetupError(
-                f"{self._held.name} holds rows back for this checkpoint's mirror of whole transactions: go "
-                "on with whole_transactions, or take a new checkpoint, which reads everything again, and "
+                f"{self.held.table.name} holds rows back for this checkpoint's mirror of whole transactions: "
+                "go on with whole_transactions, or take a new checkpoint, which reads everything again, and "
                 "skips what the targets already have"
             )
 
+    def _read(self) -> bool:
+        """Whether the first table is there; reads it. Raises SetupError if then the second is not."""
+        if not self._table.exists():
+            return False
+        if not self.held.table.exists():
+            raise _gone(self.held.table)
+        self._properties = self._table.properties()
+        return True
+
     @property
     def position(self) -> MirrorPosition | None:
-        return _position(self._told)
+        return _parsed(self._properties)
 
     @property
     def until(self) -> int:
         """The last commit that was applied; the position is earlier until all targets are equal."""
-        return int(self._told.get(_UNTIL, 0))
+        return int(self._properties.get(_UNTIL, 0))
 
     @property
     def topics(self) -> set[str]:
         """The topics that are read as far as the others, from the start or since they caught up."""
-        return set(json.loads(self._told[_TOPICS]))
+        return set(json.loads(self._properties[_TOPICS]))
 
     def set_until(self, until: int) -> None:
-        self._tell({_UNTIL: str(until)})
+        self._set({_UNTIL: str(until)})
 
     def set_topics(self, topics: Iterable[str]) -> None:
-        self._tell({_TOPICS: _listed(topics)})
+        self._set({_TOPICS: _listed(topics)})
 
     def remember(self, until: int, targets: Mapping[str, LakeTable]) -> None:
         """Record the commit, and the version that each target has at it."""
         versions = {name: table.version() for name, table in targets.items()}
         if versions:
             position = json.dumps({"commit_lsn": until, "versions": versions})
-            self._tell({_UNTIL: str(until), _POSITION: position})
+            self._set({_UNTIL: str(until), _POSITION: position})
 
-    def _tell(self, properties: Mapping[str, str]) -> None:
+    def _set(self, properties: Mapping[str, str]) -> None:
         """Set properties. Raises PgrelayError if another driver of the query did so meanwhile."""
-        told = self._position.properties()
-        if any(told.get(name) != self._told.get(name) for name in (_UNTIL, _POSITION, _TOPICS)):
+        now = self._table.properties()
+        if any(now.get(name) != self._properties.get(name) for name in (_UNTIL, _POSITION, _TOPICS)):
             raise PgrelayError(
-                f"{self._position.name}: another mirror of this checkpoint writes to it, as does this one "
+                f"{self._table.name}: another mirror of this checkpoint writes to it, as does this one "
                 f"from LSN {format_lsn(self.until)} on: end one of the two, and start the other again"
             )
-        self._position.set_properties(properties)
-        self._told |= properties
+        self._table.set_properties(properties)
+        self._properties |= properties
 
-    def claim(self, table: LakeTable, *, anew: bool) -> None:
-        """Mark a target as this mirror's. Raises SetupError if it is another's, unless this one begins
-        `anew` and so takes the target over."""
-        mirror = table.properties().get(_MIRROR)
-        if mirror == self._position.name:
-            return
-        if mirror is not None and not anew:
-            raise SetupError(
-                f"{table.name} is kept whole by another mirror, that of {mirror}: end one of the two; "
-                f"if that one is gone, ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{_MIRROR}')"
-            )
-        table.set_properties({_MIRROR: self._position.name})
+    def claim(self, targets: Mapping[str, LakeTable], *, anew: bool) -> dict[str, LakeTable]:
+        """Mark the targets that exist as this mirror's, and return them.
 
-    def held(self, since: int) -> DataFrame:
-        """The records held back, as POSITIONED; those applied up to `since` may still be in the table."""
-        return self._held.rows().where(F.col("commit_lsn") > since)
-
-    def hold(self, later: DataFrame, *, again: bool) -> None:
-        """Keep records and boundaries of a batch. `again`: it may be a repetition, so add only those that
-        the table lacks."""
-        if again:
-            self._held.add_absent(later, ["topic", "partition", "offset"])
-        else:
-            later.writeTo(self._held.name).append()
-        self._held.shed_log()
-
-    def sweep(self, until: int) -> None:
-        """Delete the records that were applied."""
-        if not self._held.rows().where(F.col("commit_lsn") <= until).isEmpty():
-            self._held.run(f"DELETE FROM {self._held.name} WHERE commit_lsn <= {until}")
-
-    def remove_old_files(self) -> None:
-        """Delete what no version of the last minutes needs: each batch may write a file, and a sweep ends it.
-
-        A failure is logged: rows do not depend on it, and the account may not be allowed to delete files.
+        Raises SetupError if one is another's, unless this one begins `anew` and so takes the target over.
         """
-        try:
-            self._held.remove_old_files()
-        except (PySparkException, Py4JJavaError) as error:
-            _log.warning("old files stay", table=self._held.name, reason=reason(error))
+        there = {name: table for name, table in targets.items() if table.exists()}
+        for table in there.values():
+            mirror = table.properties().get(_MIRROR)
+            if mirror == self._table.name:
+                continue
+            if mirror is not None and not anew:
+                raise SetupError(
+                    f"{table.name} is kept whole by another mirror, that of {mirror}: end one of the two; "
+                    f"if that one is gone, ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{_MIRROR}')"
+                )
+            table.set_properties({_MIRROR: self._table.name})
+        return there
 
 
 def refuse_to_be_left(source: QuerySource, prefix: str, tables: Mapping[str, str], using: Using) -> None:
@@ -209,18 +185,17 @@ def refuse_to_be_left(source: QuerySource, prefix: str, tables: Mapping[str, str
         WholeTables.of(source.session, prefix, checkpoint.query_id(), tables, using).refuse_waiting()
 
 
-def _require(own: LakeTable) -> None:
-    """Raise SetupError if a table is gone that the mirror has written."""
-    if not own.exists():
-        raise SetupError(
-            f"{own.name}, where the mirror remembers what it holds back, does not exist: take a new "
-            "checkpoint, which reads everything again, and skips what the targets already have"
-        )
+def _gone(own: LakeTable) -> SetupError:
+    """The error for a table that does not exist any more, although the mirror has written it."""
+    return SetupError(
+        f"{own.name}, where the mirror remembers what it holds back, does not exist: take a new checkpoint, "
+        "which reads everything again, and skips what the targets already have"
+    )
 
 
 def _listed(topics: Iterable[str]) -> str:
     return json.dumps(sorted(topics))
 
 
-def _position(told: Mapping[str, str]) -> MirrorPosition | None:
-    return MirrorPosition(**json.loads(told[_POSITION])) if _POSITION in told else None
+def _parsed(properties: Mapping[str, str]) -> MirrorPosition | None:
+    return MirrorPosition(**json.loads(properties[_POSITION])) if _POSITION in properties else None

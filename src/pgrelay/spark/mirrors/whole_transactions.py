@@ -5,46 +5,31 @@ own, on disk, so that a transaction may be larger than memory. The rest is appli
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay.errors import RecordError, SetupError
-from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.mirrors.added_topics import AddedTopics
 from pgrelay.spark.mirrors.batches import AT_ONCE, Batches
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.query_state import held_since
+from pgrelay.spark.mirrors.transaction_warnings import TransactionWarnings
 from pgrelay.spark.mirrors.transactions import (
+    HeldBack,
     Reach,
-    Rest,
-    Waiting,
+    held_back,
     reach,
     read_past,
-    rest_of,
     transaction_topic,
-    with_positions,
 )
 from pgrelay.spark.mirrors.whole_tables import WholeTables
+from pgrelay.spark.records.record_positions import with_positions
 from pgrelay.spark.schemas.schema import TableSchema
-
-_log = structlog.get_logger(__name__)
-
-_LOST: Final = "retention, startingOffsets or the relay left them out, or they can't be read"
-_CURE: Final = (
-    "if they are lost, start with a new checkpoint, and with startingOffsets after them in all topics, "
-    "including the transaction topic"
-)
-_UNTOLD_CURE: Final = (
-    "if the relay's records.transaction_topic was switched off, switch it on again: the end of its next "
-    "transaction releases them"
-)
 
 _UNREAD_CURE: Final = "pass the registry if the relay writes Avro"
 _UNKNOWN_CURE: Final = "give the registry back the schema that it was written under"
@@ -52,9 +37,6 @@ _UNKNOWN_CURE: Final = "give the registry back the schema that it was written un
 # For a transaction's begin: it is in another topic than the rows, and may become visible after them.
 _PATIENCE_S: Final = 10.0
 _PAUSE_S: Final = 0.2
-
-_SWEEP_EVERY: Final = 10  # batches; until then applied records stay in the table, and are skipped
-_REMOVE_EVERY: Final = 500  # batches, whose files take little room
 
 _MANY: Final = 100_000  # held rows, which take longer to read than one more look at what came
 
@@ -64,35 +46,19 @@ _LOOKED_AT: Final = ("topic", "partition", "offset", "commit_lsn", "seq", "ts_ms
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """A micro-batch: the schemas known by now, the query's `own` tables, and the records.
+    """A micro-batch: the schemas known by now, the query's `own` tables, and records as POSITIONED.
 
-    new, held  those that came, and those held back until now, as POSITIONED
+    since  the last commit that was applied before it
+    new    the records that came
+    held   the records held back until now
     """
 
     number: int
     schemas: Mapping[str, TableSchema]
     own: WholeTables
+    since: int
     new: DataFrame
     held: DataFrame
-
-    @property
-    def session(self) -> SparkSession:
-        return self.new.sparkSession
-
-
-class Standstill:
-    """Reports what waits, once, if it is the same after two batches in a row."""
-
-    def __init__(self) -> None:
-        self._last: tuple[Any, ...] = ()
-        self._told = False
-
-    def to_tell(self, waiting: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What to report now, given what waits after a batch."""
-        stands = waiting == self._last
-        telling = waiting if stands and not self._told else ()
-        self._last, self._told = waiting, stands
-        return telling
 
 
 class WholeTransactions:
@@ -105,10 +71,8 @@ class WholeTransactions:
         self._source = source
         self._own: WholeTables | None = None  # from the first batch on
         self._added_topics = AddedTopics(source, batches.writing.tables)
-        self._lacking = Standstill()
-        self._untold = Standstill()
-        # What the last batch left, if no transaction's end is among it.
-        self._held: Rest | None = None
+        self._warnings = TransactionWarnings(self.topic)
+        self._left = HeldBack()  # by the last batch
 
     def apply(self, batch: DataFrame, number: int) -> None:
         """Apply whole transactions, and hold the rest back; a batch may be repeated."""
@@ -120,42 +84,23 @@ class WholeTransactions:
         schemas = self._batches.schemas(spark)
         again = self._own is None  # only the first batch of a run may be a repetition
         own = self._own = self._own or self._begun(spark, number)
-        since = own.until
         values = records.where(F.col("value").isNotNull())
         new = with_positions(values, self._batches.reading.registry, self.topic).persist()
-        batch = _Batch(number, schemas, own, new, own.held(since))
+        batch = _Batch(number, schemas, own, own.until, new, own.held.after(own.until))
         try:
-            found, rest = self._look(batch, since)
-            if not found.until and rest.rows:
+            reached, left = self._look(batch)
+            self._refuse_unread(left)
+            if not reached.until and left.rows:
                 self._refuse_unwritten(batch)
-            self._apply_until(batch, found.until)
-            if rest.new:
-                own.hold(new.where(F.col("commit_lsn") > found.until), again=again)
-            if number % _SWEEP_EVERY == 0:
-                own.sweep(found.until)
-            if number % _REMOVE_EVERY == _REMOVE_EVERY - 1:
-                own.remove_old_files()
-            self._tell(found, rest, moved=found.until > since)
-            held_since[own.query] = rest.oldest_s
-            self._held = None if found.waiting else rest
+            self._apply_until(batch, reached.until)
+            if left.has_new:
+                own.held.add(new.where(F.col("commit_lsn") > reached.until), again=again)
+            own.held.clean_up(reached.until, number)
+            self._warnings.tell(reached, left, moved=reached.until > batch.since)
+            held_since[own.query] = left.oldest_s
+            self._left = left
         finally:
             new.unpersist()
-
-    def _look(self, batch: _Batch, since: int) -> tuple[Reach, Rest]:
-        """Up to which commit transactions are whole now, and what is left. Raises RecordError."""
-        came = batch.new.select(*_LOOKED_AT, F.lit(True).alias("is_new"))
-        if self._held is not None and self._held.rows > _MANY:
-            # Of a large transaction that goes on: without an end, nothing that is held back gets whole.
-            rest = self._refuse_unread(rest_of(came, since, self.topic))
-            if not rest.ends:
-                return Reach(since), self._held.and_later(rest)
-        # If a batch is repeated, some records are there twice, which does no harm.
-        pending = came.unionByName(batch.held.select(*_LOOKED_AT, F.lit(False).alias("is_new"))).persist()
-        try:
-            found = self._reach(batch, pending, since)
-            return found, self._refuse_unread(rest_of(pending, found.until, self.topic))
-        finally:
-            pending.unpersist()
 
     def _begun(self, spark: SparkSession, number: int) -> WholeTables:
         """The query's own tables, which its first batch creates."""
@@ -164,34 +109,60 @@ class WholeTransactions:
         own.begin(writing.tables, number)
         return own
 
-    def _reach(self, batch: _Batch, pending: DataFrame, since: int) -> Reach:
+    def _look(self, batch: _Batch) -> tuple[Reach, HeldBack]:
+        """Up to which commit transactions are whole now, and what is left."""
+        came = batch.new.select(*_LOOKED_AT, F.lit(True).alias("is_new"))
+        if self._left.rows > _MANY and not self._left.ends:
+            # Of a large transaction that goes on: without an end, nothing that is held back gets whole.
+            left = self._left.and_later(held_back(came, batch.since, self.topic))
+            if not left.ends:
+                return Reach(batch.since), left
+        # If a batch is repeated, some records are there twice, which does no harm.
+        pending = came.unionByName(batch.held.select(*_LOOKED_AT, F.lit(False).alias("is_new"))).persist()
+        try:
+            reached = self._reach(batch, pending)
+            return reached, held_back(pending, reached.until, self.topic)
+        finally:
+            pending.unpersist()
+
+    def _reach(self, batch: _Batch, pending: DataFrame) -> Reach:
         tables = {f"{schema.schema}.{schema.table}": topic for topic, schema in batch.schemas.items()}
-        found = reach(pending, tables, since, {})
-        if not found.waiting:
-            return found
+        reached = reach(pending, tables, batch.since, {})
+        if not reached.waiting:
+            return reached
         # Mostly the records are still to come. Those that retention took or that can't be read never do.
         past = read_past(pending, self._source.checkpoint.ends(batch.number))
-        if all(past.get(each.topic, 0) <= each.commit_lsn for each in found.waiting):
-            return found
-        return reach(pending, tables, since, past)
+        if all(past.get(each.topic, 0) <= each.commit_lsn for each in reached.waiting):
+            return reached
+        return reach(pending, tables, batch.since, past)
 
     def _apply_until(self, batch: _Batch, until: int) -> None:
         """Apply the transactions up to a commit, and remember it."""
-        own = batch.own
-        position = own.position
+        position = batch.own.position
         # Also while a table catches up, and when this may be the first batch of a run.
-        goes_on = position is None or until > position.commit_lsn or not self._added_topics.is_over
-        there = self._claim(batch) if goes_on else {}
+        if position is None or until > position.commit_lsn or not self._added_topics.is_over:
+            self._apply_and_remember(batch, until)
+        else:
+            self._apply_due(batch, until)
+
+    def _apply_and_remember(self, batch: _Batch, until: int) -> None:
+        own, spark, names = batch.own, batch.new.sparkSession, self._batches.writing.tables
+        # All are looked at before one is claimed: one may not fit its topic.
+        targets = {names[topic]: self._batches.target(spark, batch.schemas[topic]) for topic in batch.schemas}
+        tables = {name: target.table for name, target in targets.items()}
+        claimed = own.claim(tables, anew=batch.number == 0)
         self._apply_due(batch, until)
-        if goes_on:
-            made = self._claim(batch, but=there)
-            if self._are_equal(batch, until):
-                own.remember(until, there | made)
-            elif until > own.until:
-                own.set_until(until)
+        new = {name: table for name, table in tables.items() if name not in claimed}
+        claimed |= own.claim(new, anew=batch.number == 0)
+        # The targets of a query with a new checkpoint may be ahead of it.
+        ahead = any(target.positions.applied.highest_lsn > until for target in targets.values())
+        if self._added_topics.caught_up(own, batch.number, batch.schemas) and not ahead:
+            own.remember(until, claimed)
+        elif until > batch.since:
+            own.set_until(until)
 
     def _apply_due(self, batch: _Batch, until: int) -> None:
-        held = batch.held if until > batch.own.until else batch.held.limit(0)  # of which none is due
+        held = batch.held if until > batch.since else batch.held.limit(0)  # of which none is due
         due = held.where(F.col("commit_lsn") <= until).persist()
         # A record without a position can't be read: report it at once.
         now = batch.new.where(F.coalesce(F.col("commit_lsn") <= until, F.lit(True)))
@@ -199,7 +170,7 @@ class WholeTransactions:
             # One at a time if tables share a plan with `from_avro`: each thread rebuilds its map of options
             # in the same place, and they then find duplicate keys.
             at_once = AT_ONCE if self._batches.reading.registry is None else 1
-            self._batches.apply_tables(now.unionByName(due), batch.schemas, at_once)
+            self._batches.apply_topics(now.unionByName(due), batch.schemas, at_once)
         finally:
             due.unpersist()
 
@@ -217,64 +188,12 @@ class WholeTransactions:
                 )
             time.sleep(_PAUSE_S)
 
-    def _refuse_unread(self, rest: Rest) -> Rest:
+    def _refuse_unread(self, left: HeldBack) -> None:
         """Raise RecordError: without that begin or end, half a transaction would pass for a whole one."""
-        if rest.unread is not None:
-            partition, offset = rest.unread
+        if left.unread is not None:
+            partition, offset = left.unread
             cure = _UNREAD_CURE if self._batches.reading.registry is None else _UNKNOWN_CURE
             raise RecordError(
                 f"{self.topic} partition {partition} offset {offset}: not the begin or end of a transaction "
                 f"that can be read; {cure}"
             )
-        return rest
-
-    def _claim(self, batch: _Batch, but: Collection[str] = ()) -> dict[str, LakeTable]:
-        """Claim the existing targets, except those in `but`. Returns them by the names given to the mirror.
-
-        Raises SetupError or GapError if one does not fit its topic, and then claims none.
-        """
-        named = {self._batches.writing.tables[topic]: schema for topic, schema in batch.schemas.items()}
-        tables = {
-            name: self._batches.target(batch.session, schema).table
-            for name, schema in named.items()
-            if name not in but
-        }
-        there = {name: table for name, table in tables.items() if table.exists()}
-        for table in there.values():
-            batch.own.claim(table, anew=batch.number == 0)
-        return there
-
-    def _are_equal(self, batch: _Batch, until: int) -> bool:
-        """Whether all targets are equal to Postgres at a commit."""
-        # The targets of a query with a new checkpoint may be ahead of it.
-        targets = (self._batches.target(batch.session, schema) for schema in batch.schemas.values())
-        ahead = any(target.positions.applied.highest_lsn > until for target in targets)
-        return self._added_topics.caught_up(batch.own, batch.number, batch.schemas) and not ahead
-
-    def _tell(self, found: Reach, rest: Rest, *, moved: bool) -> None:
-        """Log what is lost, and, once, what waits without progress."""
-        for each in found.lost:
-            _log.warning(
-                "a transaction is applied without records that are missing", **_place(each), reason=_LOST
-            )
-        for each in self._lacking.to_tell(found.waiting):
-            _log.warning("transactions wait for missing records of this one", **_place(each), cure=_CURE)
-        untold = () if moved or rest.untold is None else (rest.untold,)
-        for lsn, topic in self._untold.to_tell(untold):
-            _log.warning(
-                "transactions wait for their ends, but the transaction topic has none",
-                table=topic,
-                commit_lsn=format_lsn(lsn),
-                topic=self.topic,
-                cure=_UNTOLD_CURE,
-            )
-
-
-def _place(lacking: Waiting) -> dict[str, str | int]:
-    """The fields of a log line about a transaction that lacks records."""
-    return {
-        "table": lacking.topic,
-        "commit_lsn": format_lsn(lacking.commit_lsn),
-        "records": lacking.here,
-        "of": lacking.events,
-    }
