@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.apply import Target
+from pgrelay.spark.lake.target import Target
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing, slices
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
