@@ -6,6 +6,7 @@ Views".
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -249,5 +250,6 @@ class Catalog:
             "SELECT {}::text, to_jsonb(s), {} FROM (SELECT) AS always "
             "LEFT JOIN pg_replication_slots s ON slot_name = %s"
         ).format(WAL_END, sql.SQL(_WAIT_EVENT))
+        asked_at = time.monotonic()
         [(wal_end, row, wait_event)] = await self.rows(query, (name,))
-        return SlotWal.of(parse_lsn(wal_end), row, wait_event)
+        return SlotWal.of(asked_at, parse_lsn(wal_end), row, wait_event)

@@ -113,7 +113,7 @@ class Session:
                 self._acknowledge()
                 turned(self)
                 self.server_poll.turn(self.ledger.flush_lsn)
-                self._silence.check(self.server_poll.walsender_waits, self.server_poll.asked_at)
+                self._silence.check(self.server_poll.wal)
                 rest = self._work()
                 if rest is Rest.NOTHING:
                     # Let signals and other tasks have their turn.
