@@ -99,9 +99,7 @@ class SlotWal:
     wait_event: str | None = None
 
     @classmethod
-    def of(
-        cls, asked_at: float, wal_end: int, row: Mapping[str, Any] | None, wait_event: str | None
-    ) -> Self:
+    def of(cls, asked_at: float, wal_end: int, row: Mapping[str, Any] | None, wait_event: str | None) -> Self:
         """`row` is as for `Slot.of`; None without a slot."""
         if row is None:
             return cls(asked_at, wal_end, None, None, math.nan)

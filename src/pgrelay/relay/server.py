@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Self
 
 from pgrelay.config import Config
-from pgrelay.kafka.offsets import Offsets
+from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source, System
 from pgrelay.relay.gap_checks import Upstream
 from pgrelay.relay.numbering import numbering
-from pgrelay.relay.stored_position import offsets_of
+from pgrelay.relay.record_options import topics_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class Server:
     @property
     def offsets(self) -> Offsets:
         """Where Kafka keeps the position of the configured slot."""
-        return offsets_of(self.config, self.system.systemid, self.catalog.database)
+        identity = Identity(self.system.systemid, self.catalog.database, self.config.source.slot)
+        return Offsets(self.config.sink, topics_of(self.config).offsets, identity)
 
     def upstream(self, slot: Slot) -> Upstream:
         """What a position of `slot` is checked against."""

@@ -138,7 +138,7 @@ class Starts:
             # checked below. If Kafka refuses, a topic for example, no slot may be left that nobody reads.
             self._observer.awaits("Kafka")
             with contextlib.suppress(KafkaUnavailable):
-                await refuse_new_slot(sink, server.offsets, server.standby)
+                await refuse_new_slot(sink, server)
                 if config.source.create:
                     await self._require_topics(sink)
             await self._check_rest(server.system.systemid)
