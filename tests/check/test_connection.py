@@ -45,6 +45,12 @@ def test_an_error_that_has_its_cure_already_gets_no_second() -> None:
     )
 
 
+def test_an_error_with_a_cure_of_its_own_keeps_that() -> None:
+    """A run would end with it: the finding must not say something else."""
+    finding = refused_connection(SetupError("invalid host name: label too long; correct PGHOST"), DSN)
+    assert (finding.why, finding.cure) == ("invalid host name: label too long", "correct PGHOST")
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
