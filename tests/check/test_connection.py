@@ -5,7 +5,7 @@ from psycopg import OperationalError
 
 from pgrelay.check.connection import host_findings, refused_connection
 from pgrelay.errors import SetupError, SourceUnavailable
-from pgrelay.postgres.connection import connection_error
+from pgrelay.postgres.errors import connection_error
 
 DSN = "postgresql://relay:s3cret@db:5432/shop"
 AT = 'connection failed: connection to server at "10.0.0.1", port 5432 failed: '
