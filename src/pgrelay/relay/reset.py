@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pgrelay.assembly.prepared import emptying
-from pgrelay.assembly.spool_base import require_own_base, slot_directory
+from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.records import Record
 from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, PositionError, SetupError
@@ -48,14 +48,13 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
         slot = await _ours(server)
         if slot is None and keep_slot:
             raise SetupError(f"slot {name} does not exist, so it can't be kept; leave out --keep-slot")
-        directory = slot_directory(config.transactions.spool_dir, server.system.systemid, name)
         dropping = None if slot is None or keep_slot else name
         sink = Sink(config.sink)
         try:
             # Ask Kafka first: a slot that is gone while its position is not is a gap.
             with _telling(dropping):
                 kept = await _kept(sink, server)
-            with nullcontext() if keep_slot else emptying(directory):
+            with nullcontext() if keep_slot else emptying(server.spool_directory):
                 if dropping is not None:
                     await catalog.drop_slot(dropping)
                 await _forget(sink, server.offsets, kept.tombstones, dropped=dropping is not None)

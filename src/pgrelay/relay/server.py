@@ -1,8 +1,10 @@
-"""The server that a session starts on: its cluster, and what a position in Kafka is checked against."""
+"""The server that a session starts on: its cluster, and where its slot's position and spool are kept."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
+from pgrelay.assembly.spool_base import slot_directory
 from pgrelay.config import Config
 from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.postgres.catalog import Catalog
@@ -33,6 +35,12 @@ class Server:
         """Where Kafka keeps the position of the configured slot."""
         identity = Identity(self.system.systemid, self.catalog.database, self.config.source.slot)
         return Offsets(self.config.sink, topics_of(self.config).offsets, identity)
+
+    @property
+    def spool_directory(self) -> Path:
+        """Where the transactions of the configured slot wait on disk."""
+        spool_dir, slot = self.config.transactions.spool_dir, self.config.source.slot
+        return slot_directory(spool_dir, self.system.systemid, slot)
 
     def upstream(self, slot: Slot) -> Upstream:
         """What a position of `slot` is checked against."""

@@ -11,6 +11,7 @@ import contextlib
 import structlog
 
 from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.spool import Spool
 from pgrelay.assembly.spool_base import base_directory, require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
@@ -41,7 +42,7 @@ from pgrelay.relay.server import Server
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import check_not_lost, check_own, check_same, make_slot, prepare, waited_for
-from pgrelay.relay.spooling import open_spool, spool_of
+from pgrelay.relay.spooling import open_spool
 from pgrelay.relay.stored_position import refuse_new_slot
 from pgrelay.relay.supply import Supply
 
@@ -141,7 +142,7 @@ class Starts:
                 await refuse_new_slot(sink, server)
                 if config.source.create:
                     await self._require_topics(sink)
-            await self._check_rest(server.system.systemid)
+            await self._check_rest(server)
             # Kafka may have taken its time, and another relay may have created the slot.
             found = await catalog.slot(config.source.slot)
         self._observer.awaits("Postgres")
@@ -164,10 +165,10 @@ class Starts:
             await self._registry.connect()
         return slot
 
-    async def _check_rest(self, systemid: str) -> None:
+    async def _check_rest(self, server: Server) -> None:
         """Before anything is created: check what may refuse the start after that. Raises SetupError."""
         with contextlib.suppress(SpoolError):
-            spool_of(self._config, systemid).create()
+            Spool(server.spool_directory).create()
         if self._registry is not None:
             with contextlib.suppress(RegistryUnavailable):
                 await self._registry.connect()
@@ -202,7 +203,7 @@ class Starts:
         )
         encoder = Encoder(records, topics_of(config), self._hidden)
         ledger = Ledger(self.resume_point.flush_lsn)
-        spool, prepared = await open_spool(config, systemid, source, status_interval_s, first_xid)
+        spool, prepared = await open_spool(server.spool_directory, source, status_interval_s, first_xid)
         renames = Renames(encoder.described, records.selection.takes, self._tried_renames)
         assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
         assembler.delivered(self.resume_point.delivered_lsn)
