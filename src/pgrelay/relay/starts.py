@@ -16,7 +16,13 @@ from pgrelay.assembly.spool_base import base_directory, require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.hidden import HiddenColumns
-from pgrelay.errors import KafkaUnavailable, RegistryUnavailable, SpoolError
+from pgrelay.errors import (
+    KafkaUnavailable,
+    RegistryUnavailable,
+    SpoolError,
+    StreamingFailed,
+    TransientError,
+)
 from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
@@ -52,9 +58,7 @@ _log = structlog.get_logger(__name__)
 class Starts:
     """Begins the sessions of one process, and keeps what outlives them: the producer and the registry client.
 
-    `resume_point` is where the next session begins. `made_slot`: this process created the slot.
-    `sink_is_spent`: the last session has left a producer that the next can't use.
-    `streams`: whether `streaming: auto` asks for transactions before their commit.
+    `resume_point` is where the next session begins.
     """
 
     def __init__(self, config: Config, metrics: Metrics, observer: Observer, refusals: Refusals) -> None:
@@ -70,9 +74,12 @@ class Starts:
         self._warned: set[str] = set()
         self._tried_renames: dict[int, Tried] = {}
         self._hidden = HiddenColumns()
-        self.made_slot = False
-        self.sink_is_spent = False
-        self.streams = True
+        # This process created the slot.
+        self._made_slot = False
+        # The last session has left a producer that the next can't use.
+        self._sink_is_spent = False
+        # `streaming: auto` asks for transactions before their commit.
+        self._streams = True
 
     async def begin(self, catalog: Catalog, source: Source) -> Session:
         """Begin a session and its stream. Raises whatever stands in the way."""
@@ -89,7 +96,7 @@ class Starts:
             self._registry = Registry(config.records.schema_registry)
         before = await self._make_ready(server, start)
         self.resume_point.follow(before)
-        options = stream_options(config.source, source.server_version, streams=self.streams)
+        options = stream_options(config.source, source.server_version, streams=self._streams)
         self._observer.awaits("Postgres to begin the stream")
         await source.start(config.source.slot, self.resume_point.flush_lsn, options)
         # The slot is ours only now. Until here another relay, or anyone else, may have moved it.
@@ -110,22 +117,39 @@ class Starts:
         self.resume_point.advance(
             session.ledger.flush_lsn, session.confirmations.confirmed_lsn, session.guarantee.relayed_lsn
         )
-        self.sink_is_spent = session.guarantee.spends_sink
+        self._sink_is_spent = session.guarantee.spends_sink
+
+    async def learn(self, error: TransientError) -> None:
+        """Have the next session do without what has failed by this error."""
+        auto = self._config.source.streaming == "auto"
+        if isinstance(error, StreamingFailed) and auto and self._streams:
+            self._streams = False
+            _log.warning("from here on, this run takes transactions after their commit only")
+        if self._sink_is_spent or isinstance(error, KafkaUnavailable):
+            await self.close_sink(error)
 
     async def close_sink(self, after: Exception | None = None) -> None:
         """Close the producer, if there is one. The session refers to it, so it must have ended.
 
         `after`: the error that made it necessary.
         """
-        start, self._start, self.sink_is_spent = self._start, None, False
+        start, self._start, self._sink_is_spent = self._start, None, False
         if start is not None:
             self._metrics.inflight_records = 0
             await start.sink.close(after)
 
     async def close(self) -> None:
+        """Close what outlived the sessions. Names a slot that would be left behind."""
         await self.close_sink()
         if self._registry is not None:
             await self._registry.close()
+        slot = self._config.source.slot
+        if self._made_slot and self.resume_point.system is None:
+            _log.warning(
+                "a slot was created, and nothing was relayed: Postgres keeps WAL until somebody reads it",
+                slot=slot,
+                cure=f"run pgrelay again, or SELECT pg_drop_replication_slot('{slot}')",
+            )
 
     async def _make_ready(self, server: Server, start: GuaranteedStart) -> Slot:
         """Check that both ends are there and fit each other. Returns the slot, created if it was missing."""
@@ -152,7 +176,7 @@ class Starts:
             waits_for = waited_for(server.standby)
             self._observer.creates_slot(config.source.slot, waits_for)
             slot = await make_slot(catalog, config.source, waits_for)
-            self.made_slot = True
+            self._made_slot = True
         check_not_lost(slot, config.source.slot)
         self.resume_point.seen(slot)
         # Before the stream: we are silent while we wait here, and the server would cut it.
