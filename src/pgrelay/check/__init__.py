@@ -44,9 +44,9 @@ async def check(config: Config, *, reads_rows: bool = True) -> list[Finding]:
     selection = selection_of(config)
     found, published = await _source(config, selection, reads_rows)
     relayed = selected(published, selection)
-    topics, collisions = wanted_topics(relayed.tables, config, published.partial)
+    topics, collisions = wanted_topics(relayed, config)
     found += collisions
-    found += await kafka_findings(config.sink, topics, published.truncates)
+    found += await kafka_findings(config.sink, topics)
     if config.records.format == "avro":
         found += await registry_findings(config.records, topics)
     return found + hash_key_findings(config.records) + machine_findings(config)
