@@ -18,7 +18,7 @@ from pgrelay.assembly.prepared import emptying
 from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.records import Record
-from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, PositionError, SetupError
+from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
@@ -98,8 +98,6 @@ async def _kept(sink: Sink, server: Server) -> _Kept:
         return _Kept()
     try:
         return _Kept(await offsets.forgetting())
-    except PositionError:
-        raise
     except SetupError as denied:
         if server.config.sink.delivery == "exactly_once":
             raise

@@ -1,6 +1,6 @@
 """The slot's position in Kafka: what a start does with it before there is a stream."""
 
-from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError
+from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
 from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
@@ -18,8 +18,6 @@ async def refuse_new_slot(sink: Sink, server: Server) -> None:
     slot = server.config.source.slot
     try:
         position = await read_position(sink, server.offsets)
-    except PositionError:
-        raise
     except SetupError:
         # Exactly once reads it again, and then raises; at least once does without.
         return
