@@ -75,10 +75,10 @@ async def _catalogue(
     found = server_findings(server, source, slot is not None) + host_findings(source.dsn)
     found += await replication_findings(source.dsn)
     found += await _guarded("the clock", clock_findings(catalog))
-    # A slot that we can't read says nothing about the position and the publications.
-    unfit = slot is not None and wrong_kind(slot, source.slot, catalog.database) is not None
+    # A slot of another kind says nothing about the position and the publications.
+    ours = slot is not None and wrong_kind(slot, source.slot, catalog.database) is None
     position: list[Finding] = []
-    if not unfit:
+    if slot is None or ours:
         asked = position_findings(catalog, config, slot, server.standby)
         position = await _guarded("the position in Kafka", asked)
     gone = slot is None and any(finding.level == "error" for finding in position)
@@ -88,7 +88,6 @@ async def _catalogue(
     found += position
     found += await _guarded("the other slots", other_slot_findings(catalog, source.slot))
     try:
-        ours = slot is not None and not unfit
         more, published = await publication_findings(catalog, server, source, selection, ours)
     except PgrelayError as refusal:
         return [*found, unexamined("the publications", refusal)], Published()
