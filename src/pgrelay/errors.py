@@ -41,8 +41,13 @@ class PasswordRefused(SetupError):
     """The server refuses the password that the password file has, and that may be replaced."""
 
 
-class PositionError(SetupError):
-    """A position can't be read, or can't be compared with the server, so changes may be missing."""
+class PositionError(PgrelayError):
+    """A position can't be read, or can't be compared with the server, so changes may be missing.
+
+    No SetupError: without the right to read positions a run may go on, but never past one that it can't read.
+    """
+
+    exit_code: ClassVar[int] = 2
 
 
 class GapError(PgrelayError):

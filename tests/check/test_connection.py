@@ -5,7 +5,7 @@ from psycopg import OperationalError
 
 from pgrelay.check.connection import host_findings, refused_connection
 from pgrelay.errors import SetupError, SourceUnavailable
-from pgrelay.postgres.connection import connection_error
+from pgrelay.postgres.errors import connection_error
 
 DSN = "postgresql://relay:s3cret@db:5432/shop"
 AT = 'connection failed: connection to server at "10.0.0.1", port 5432 failed: '
@@ -43,6 +43,12 @@ def test_an_error_that_has_its_cure_already_gets_no_second() -> None:
     assert refused_connection(refusal, DSN) == refused_connection(
         SourceUnavailable(f"Postgres can't be reached: {AT}Connection refused"), DSN
     )
+
+
+def test_an_error_with_a_cure_of_its_own_keeps_that() -> None:
+    """A run would end with it: the finding must not say something else."""
+    finding = refused_connection(SetupError("invalid host name: label too long; correct PGHOST"), DSN)
+    assert (finding.why, finding.cure) == ("invalid host name: label too long", "correct PGHOST")
 
 
 @pytest.mark.parametrize(

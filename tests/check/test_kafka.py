@@ -93,7 +93,7 @@ async def test_a_client_error_does_not_show_a_secret(monkeypatch: pytest.MonkeyP
         "enable.sasl.oauthbearer.unsecure.jwt": "true",
         "sasl.oauthbearer.config": "hunter2",
     }
-    (finding,) = await kafka_findings(SinkConfig(kafka=options), (), truncates=False)
+    (finding,) = await kafka_findings(SinkConfig(kafka=options), ())
     assert "Unrecognized sasl.oauthbearer.config" in finding.why
     assert "hunter2" not in f"{finding}"
 

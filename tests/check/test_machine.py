@@ -120,3 +120,7 @@ def test_an_address_in_use_is_only_a_warning() -> None:
 @pytest.mark.parametrize("host", ["192.0.2.1", "host.invalid"])
 def test_an_address_of_another_machine_is_an_error(host: str) -> None:
     assert listen(host, 8080).level == "error"
+
+
+def test_an_ipv6_address_is_written_as_in_the_configuration() -> None:
+    assert listen("2001:db8::1", 8080).what == "http.listen: [2001:db8::1]:8080 can't be listened on"

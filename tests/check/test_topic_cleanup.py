@@ -23,13 +23,14 @@ def test_an_offsets_topic_that_deletes_records_is_an_error() -> None:
 
 def test_a_compacted_topic_for_records_without_keys_is_an_error() -> None:
     configs = {"orders": COMPACTED, "log": COMPACTED}
-    keyless, truncate = uncompactable([ORDERS, LOG, MESSAGE], configs, truncates=True)
+    orders, log = replace(ORDERS, truncates=True), replace(LOG, truncates=True)
+    keyless, truncate = uncompactable([orders, log, MESSAGE], configs)
     assert (keyless.level, truncate.level) == ("error", "warning")
     assert keyless.what.endswith(": log")
     assert truncate.what.endswith(": orders")
-    assert uncompactable([ORDERS], configs, truncates=False) == []
-    assert uncompactable([SCHEMA, OFFSETS], {"schema": COMPACTED, "offsets": COMPACTED}, truncates=True) == []
-    assert uncompactable([LOG], {"log": BROKER}, truncates=True) == []
+    assert uncompactable([ORDERS], configs) == []
+    assert uncompactable([SCHEMA, OFFSETS], {"schema": COMPACTED, "offsets": COMPACTED}) == []
+    assert uncompactable([log], {"log": BROKER}) == []
 
 
 def test_compacted_topics_of_tables_with_large_values_are_a_warning() -> None:

@@ -1,12 +1,13 @@
 """The topics that a run writes to."""
 
+from dataclasses import replace
 from typing import Any
 
 from pgrelay.check.findings import Finding
 from pgrelay.check.table_queries import Table
 from pgrelay.check.topics import WantedTopic, wanted_topics
 from pgrelay.config import Config
-from tests.check.tables import table
+from tests.check.tables import published, table
 
 SCHEMA = WantedTopic("app.schema", "schemas")
 OFFSETS = WantedTopic("app.offsets", "offsets")
@@ -21,7 +22,7 @@ def topics_of(
         "records": records,
     }
     config = Config.model_validate(sections)
-    return wanted_topics(tables, config)
+    return wanted_topics(published(*tables, truncates=False), config)
 
 
 def test_each_table_has_a_topic_beside_our_own_topics() -> None:
@@ -68,9 +69,15 @@ def test_a_topic_is_partial_if_one_of_its_tables_is() -> None:
             "records": {"routes": [route]},
         }
     )
-    tables = (table("orders_a", 1), table("orders_b", 2), table("log", 3))
-    topics, _ = wanted_topics(tables, config, partial={1})
+    relayed = published(table("orders_a", 1, large=True), table("orders_b", 2), table("log", 3))
+    topics, _ = wanted_topics(replace(relayed, truncates=False), config)
     assert topics[:2] == [WantedTopic("app.orders", partial=True), WantedTopic("app.public.log")]
+
+
+def test_only_topics_of_tables_have_the_record_of_a_truncate() -> None:
+    config = Config.model_validate({"source": {"dsn": ""}, "sink": {"kafka": {"bootstrap.servers": "b"}}})
+    topics, _ = wanted_topics(published(table()), config)
+    assert [topic.of for topic in topics if topic.truncates] == ["rows"]
 
 
 def test_tables_that_share_a_topic_by_accident_are_an_error() -> None:

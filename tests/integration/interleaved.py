@@ -82,7 +82,7 @@ GROWN = [{"id": number} for number in range(1, 301)] + [
 def _alter(connection: psycopg.Connection[Any]) -> None:
     """Insert rows of two shapes into each of two tables; one table's second shape is rolled back.
 
-    Not in a single table: PostgreSQL's streaming fails on that (`pgrelay.postgres.connection`).
+    Not in a single table: PostgreSQL's streaming fails on that (`pgrelay.postgres.errors`).
     """
     _run(connection, "INSERT INTO altered SELECT generate_series(1, 300)")
     _run(connection, "INSERT INTO grown SELECT generate_series(1, 300)")

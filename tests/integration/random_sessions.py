@@ -99,7 +99,7 @@ class _Session:
         self._extra = 0
         self._savepoints = 0
         # At most once per transaction: PostgreSQL's streaming fails on a table that is altered, rolled back
-        # to a savepoint, and altered again (`pgrelay.postgres.connection`); TRUNCATE counts as altering.
+        # to a savepoint, and altered again (`pgrelay.postgres.errors`); TRUNCATE counts as altering.
         self._may_alter = True
 
     def transaction(self) -> None:

@@ -58,12 +58,12 @@ def test_a_lost_slot_says_why(more: dict[str, Any], why: str) -> None:
     ids=["12", "no limit", "lost", "limited", "past the limit"],
 )
 def test_how_much_wal_may_follow_until_the_slot_is_lost(more: dict[str, Any], safe: float) -> None:
-    wal = SlotWal.of(0x3000, {**ROW, **more}, None)
+    wal = SlotWal.of(0.0, 0x3000, {**ROW, **more}, None)
     assert (wal.safe, wal.retained) == (safe, 0x2000)
 
 
 def test_without_a_slot_only_the_end_of_wal_is_known() -> None:
-    wal = SlotWal.of(0x3000, None, None)
+    wal = SlotWal.of(0.0, 0x3000, None, None)
     assert (wal.wal_end, wal.confirmed_lsn, wal.restart_lsn) == (0x3000, None, None)
     assert math.isnan(wal.safe)
     assert math.isnan(wal.retained)
@@ -79,5 +79,5 @@ def test_without_a_slot_only_the_end_of_wal_is_known() -> None:
     ],
 )
 def test_what_the_reader_waits_for(event: str | None, standby: bool, waits: bool) -> None:
-    wal = SlotWal.of(0x3000, ROW, event)
+    wal = SlotWal.of(0.0, 0x3000, ROW, event)
     assert (wal.awaits_standby, wal.reader_waits) == (standby, waits)

@@ -51,7 +51,7 @@ class FakePoll(ServerPoll):
     """Asks the server nothing."""
 
     def __init__(self) -> None:
-        self.wal, self.asked_at = None, 0.0
+        self.wal = None
 
     def turn(self, relayed_lsn: int) -> None: ...
 

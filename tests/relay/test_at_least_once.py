@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from confluent_kafka import KafkaError
 
-from pgrelay.errors import GapError
+from pgrelay.errors import GapError, PositionError
 from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.sink import Sink
 from pgrelay.postgres.slots import Slot
@@ -21,7 +21,7 @@ from tests.kafka.producer import FakeProducer
 from tests.kafka.sinks import FakeOffsets, record, sink_of
 from tests.relay.relaying import WAL_END, answer, upstream
 from tests.relay.test_resume_point import CONFIRMED, OURS, PRIMARY, slot
-from tests.relay.test_stored_position import FakeTopics, sink_with
+from tests.relay.test_stored_position import FakeTopics, Unreadable, sink_with
 
 
 class FakeServer:
@@ -67,6 +67,13 @@ async def test_a_run_without_positions_goes_on_but_notices_that_its_slot_was_mov
     resume_point.started(PRIMARY, slot(CONFIRMED - 1), OURS, standby=False)
     with pytest.raises(GapError, match="the slot was moved or re-created"):
         await hold(resume_point, None, allowed=False)
+
+
+async def test_a_run_does_not_go_on_past_a_position_that_is_none() -> None:
+    sink, server = sink_with(FakeTopics(ours=True, heard=True)), FakeServer()
+    server.offsets = Unreadable(PositionError("rubbish"))
+    with pytest.raises(PositionError, match=r"^rubbish$"):
+        await AtLeastOnceStart(sink, ResumePoint(), print).hold_against_kafka(cast(Server, server), slot())
 
 
 def guarantee_of(sink: Sink, ledger: Ledger) -> AtLeastOnce:

@@ -23,7 +23,7 @@ def test_a_new_session_does_not_forget_how_far_the_server_is(
     """It begins where the slot stands. Until the server is asked again, the lag would look like none."""
     metrics = Metrics()
     observer = Observer(metrics, health)
-    observer.asked(SlotWal(wal_end=0x9000, confirmed_lsn=0x1000, restart_lsn=0x800, safe=float("inf")))
+    observer.asked(SlotWal(clock.now, 0x9000, 0x1000, 0x800, safe=float("inf")))
     session = SpoolSession(tmp_path)
     session.encoder = encoder_of()
     session.ledger.seen(0x1000)
@@ -43,7 +43,7 @@ def test_the_lag_is_known_as_soon_as_the_stream_flows_again(
     metrics.watch(lambda: health.ready, tmp_path)
     observer = Observer(metrics, health)
     for number, (wal_end, lag_s) in enumerate([(0x1000, 0), (0x900_0000, 60)]):
-        observer.asked(SlotWal(wal_end, confirmed_lsn=0x1000, restart_lsn=0x800, safe=float("inf")))
+        observer.asked(SlotWal(clock.now, wal_end, 0x1000, 0x800, safe=float("inf")))
         session = SpoolSession(tmp_path / str(number))
         session.encoder = encoder_of()
         session.ledger.seen(0x1000)

@@ -9,7 +9,7 @@ from pgrelay.encode.records import BY_KEY
 from pgrelay.errors import KafkaUnavailable
 from pgrelay.relay.reset import _forget
 from tests.kafka.producer import FakeProducer
-from tests.kafka.sinks import sink_of
+from tests.kafka.sinks import OFFSETS, sink_of
 
 
 async def test_a_reset_without_kafkas_acknowledgement_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,7 +17,7 @@ async def test_a_reset_without_kafkas_acknowledgement_is_an_error(monkeypatch: p
     sink = sink_of(FakeProducer(waits=math.inf))
     sink.failures.complain(KafkaError(KafkaError._TRANSPORT, "connection refused"))
     with pytest.raises(KafkaUnavailable) as caught:
-        await _forget(sink, "app.offsets", [("app.offsets", b"{}", None, None, BY_KEY)], "s", dropped=True)
+        await _forget(sink, OFFSETS, [("app.offsets", b"{}", None, None, BY_KEY)], dropped=True)
     assert str(caught.value) == (
         "slot s is dropped, but its position in topic app.offsets is not forgotten: no acknowledgement "
         "within 0.05 s (connection refused); once the brokers answer, run pgrelay reset again, or the next "

@@ -16,7 +16,7 @@ from pgrelay.relay.renames import Renames
 from pgrelay.relay.server_poll import ServerPoll
 from tests.clock import Clock
 
-WAL: Final = SlotWal(wal_end=0x9000, confirmed_lsn=0x1000, restart_lsn=0x800, safe=float("inf"))
+WAL: Final = SlotWal(asked_at=0, wal_end=0x9000, confirmed_lsn=0x1000, restart_lsn=0x800, safe=float("inf"))
 
 
 class FakeCatalog(Catalog):

@@ -3,6 +3,7 @@
 import pytest
 
 from pgrelay.errors import SourceUnavailable
+from pgrelay.postgres.slots import SlotWal
 from pgrelay.relay.silence import Silence
 from tests.clock import Clock
 
@@ -12,6 +13,11 @@ pytestmark = pytest.mark.usefixtures("clock")
 @pytest.fixture
 def silence(clock: Clock) -> Silence:
     return Silence()
+
+
+def look(waits: bool, asked_at: float) -> SlotWal:
+    event = "WalSenderMain" if waits else None
+    return SlotWal(asked_at, 0x9000, 0x1000, 0x800, float("inf"), event)
 
 
 def listen(silence: Silence, clock: Clock, seconds: int, *, waits: bool, asked_at: float = 0) -> list[int]:
@@ -24,7 +30,7 @@ def listen(silence: Silence, clock: Clock, seconds: int, *, waits: bool, asked_a
         clock.now += 1
         if silence.must_ask():
             asked.append(int(clock.now) - 1000)
-        silence.check(waits, asked_at or clock.now)
+        silence.check(look(waits, asked_at or clock.now))
     return asked
 
 
@@ -68,6 +74,6 @@ def test_a_walsender_that_waits_for_us_to_read_is_not_given_up(silence: Silence,
     listen(silence, clock, 15, waits=True)
     for _ in range(120):
         clock.now += 1
-        silence.check(True, clock.now)
+        silence.check(look(True, clock.now))
     listen(silence, clock, 29, waits=True)
     silence.broken()

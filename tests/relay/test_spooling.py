@@ -2,15 +2,12 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pgrelay.assembly.open_transaction import OpenTransaction
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
-from pgrelay.assembly.spool_base import slot_directory
-from pgrelay.config import Config
 from pgrelay.errors import GapError
 from pgrelay.postgres.source import Source
 from pgrelay.relay.spooling import open_spool
@@ -31,19 +28,9 @@ class FakeSource(Source):
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Config:
-    keys: dict[str, Any] = {
-        "source": {"dsn": "host=nowhere", "slot": "s", "publications": ["p"]},
-        "sink": {"kafka": {"bootstrap.servers": "nowhere:9092"}},
-        "transactions": {"spool_dir": tmp_path},
-    }
-    return Config.model_validate(keys)
-
-
-@pytest.fixture
-def kept(config: Config) -> Path:
-    """The slot's directory, with some prepared transactions of an earlier run."""
-    spool = Spool(slot_directory(config.transactions.spool_dir, "7301", "s"))
+def kept(tmp_path: Path) -> Path:
+    """A slot's directory, with some prepared transactions of an earlier run."""
+    spool = Spool(tmp_path / "7301-s")
     spool.open()
     store = PreparedStore(spool)
     for xid in range(KEPT):
@@ -53,29 +40,29 @@ def kept(config: Config) -> Path:
     return spool.directory
 
 
-def opened(config: Config, source: Source, status_interval_s: float) -> PreparedStore:
-    spool, prepared = asyncio.run(open_spool(config, "7301", source, status_interval_s))
+def opened(directory: Path, source: Source, status_interval_s: float) -> PreparedStore:
+    spool, prepared = asyncio.run(open_spool(directory, source, status_interval_s))
     spool.close()
     return prepared
 
 
-def test_what_an_earlier_run_prepared_is_found(config: Config, kept: Path) -> None:
+def test_what_an_earlier_run_prepared_is_found(kept: Path) -> None:
     source = FakeSource()
-    prepared = opened(config, source, 60)
+    prepared = opened(kept, source, 60)
     assert all(prepared.find(xid, "g") for xid in range(KEPT))
     assert source.sent == []
 
 
-def test_while_much_is_read_the_server_hears_of_us_and_the_slot_stays(config: Config, kept: Path) -> None:
+def test_while_much_is_read_the_server_hears_of_us_and_the_slot_stays(kept: Path) -> None:
     """The stream has begun: the server would cut a client that is silent for wal_sender_timeout."""
     source = FakeSource()
-    opened(config, source, 0)
+    opened(kept, source, 0)
     assert source.sent == [(0, 0)] * KEPT
 
 
-def test_others_have_their_turn_while_much_is_read(config: Config, kept: Path) -> None:
+def test_others_have_their_turn_while_much_is_read(kept: Path) -> None:
     async def turns() -> int:
-        opening = asyncio.create_task(open_spool(config, "7301", FakeSource(), 60))
+        opening = asyncio.create_task(open_spool(kept, FakeSource(), 60))
         count = 0
         while not opening.done():
             count += 1
@@ -86,10 +73,10 @@ def test_others_have_their_turn_while_much_is_read(config: Config, kept: Path) -
     assert asyncio.run(turns()) >= KEPT
 
 
-def test_a_spool_that_can_not_be_read_is_closed(config: Config, kept: Path) -> None:
+def test_a_spool_that_can_not_be_read_is_closed(kept: Path) -> None:
     (kept / "9-0000000000000900.prepared").write_text("{}")
     with pytest.raises(GapError, match="not a prepared transaction of ours"):
-        opened(config, FakeSource(), 60)
+        opened(kept, FakeSource(), 60)
     (kept / "9-0000000000000900.prepared").unlink()
     # It would still be in use otherwise.
-    opened(config, FakeSource(), 60)
+    opened(kept, FakeSource(), 60)

@@ -238,7 +238,7 @@ HELD_BACK = "Postgres waits for a standby of synchronized_standby_slots"
 
 def awaiting(standby: bool) -> SlotWal:
     event = "WaitForStandbyConfirmation" if standby else "WalSenderMain"
-    return SlotWal(0x9000, 0x1000, 0x800, float("inf"), event)
+    return SlotWal(0, 0x9000, 0x1000, 0x800, float("inf"), event)
 
 
 def test_a_standby_that_holds_up_postgres_is_a_stall(

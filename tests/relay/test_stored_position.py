@@ -1,13 +1,18 @@
 """What a start does with the position that Kafka has, and with this process's own."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
-from pgrelay.errors import GapError, SetupError
+from pgrelay.config import Config
+from pgrelay.errors import GapError, PositionError, SetupError
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.offsets import Position
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.topics import TopicOf
-from pgrelay.relay.stored_position import open_positions
+from pgrelay.relay.server import Server
+from pgrelay.relay.stored_position import open_positions, refuse_new_slot
 from tests.kafka.producer import FakeProducer
 from tests.kafka.sinks import FakeOffsets, sink_of
 from tests.relay.test_gap_checks import SLOT, upstream
@@ -21,12 +26,32 @@ class FakeTopics(KnownTopics):
         self._heard = heard
         self.made = set()
 
+    async def learn(self) -> None: ...
+
     def __contains__(self, topic: str) -> bool:
         return self._ours and self._heard
 
     async def require(self, topic: str, of: TopicOf = "rows") -> None:
         if not self._ours:
             raise SetupError("no")
+
+
+class Unreadable(FakeOffsets):
+    """What the topic has is no position, or it may not be read."""
+
+    def __init__(self, error: PositionError | SetupError) -> None:
+        super().__init__()
+        self._error = error
+
+    async def read(self) -> Position | None:
+        raise self._error
+
+
+def server_with(error: PositionError | SetupError) -> Server:
+    """A server whose slot's position Kafka does not give away."""
+    sections = {"source": {"dsn": "", "slot": "s"}, "sink": {"kafka": {"bootstrap.servers": "b"}}}
+    config = Config.model_validate(sections)
+    return cast(Server, SimpleNamespace(config=config, offsets=Unreadable(error), standby=False))
 
 
 def sink_with(topics: FakeTopics) -> Sink:
@@ -67,3 +92,11 @@ async def test_a_topic_unknown_to_the_asked_broker_is_read_anyway() -> None:
 async def test_an_offsets_topic_that_may_not_be_created_is_an_error() -> None:
     with pytest.raises(SetupError, match=r"^no$"):
         await open_positions(sink_with(FakeTopics(ours=False, heard=True)), FakeOffsets())
+
+
+async def test_a_position_that_is_none_refuses_a_new_slot() -> None:
+    """It may hide a gap. But without the right to read it, at least once does without positions."""
+    sink = sink_with(FakeTopics(ours=True, heard=True))
+    with pytest.raises(PositionError, match=r"^rubbish$"):
+        await refuse_new_slot(sink, server_with(PositionError("rubbish")))
+    await refuse_new_slot(sink, server_with(SetupError("no right to read")))

@@ -10,7 +10,7 @@ from pgrelay.errors import (
     SourceUnavailable,
     SpoolError,
 )
-from pgrelay.postgres.connection import query_error
+from pgrelay.postgres.errors import query_error
 from pgrelay.status.troubles import KEPT, Trouble, Troubles
 from tests.status.relays import NOW_S, Clock
 

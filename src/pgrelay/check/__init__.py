@@ -44,9 +44,9 @@ async def check(config: Config, *, reads_rows: bool = True) -> list[Finding]:
     selection = selection_of(config)
     found, published = await _source(config, selection, reads_rows)
     relayed = selected(published, selection)
-    topics, collisions = wanted_topics(relayed.tables, config, published.partial)
+    topics, collisions = wanted_topics(relayed, config)
     found += collisions
-    found += await kafka_findings(config.sink, topics, published.truncates)
+    found += await kafka_findings(config.sink, topics)
     if config.records.format == "avro":
         found += await registry_findings(config.records, topics)
     return found + hash_key_findings(config.records) + machine_findings(config)
@@ -75,10 +75,10 @@ async def _catalogue(
     found = server_findings(server, source, slot is not None) + host_findings(source.dsn)
     found += await replication_findings(source.dsn)
     found += await _guarded("the clock", clock_findings(catalog))
-    # A slot that we can't read says nothing about the position and the publications.
-    unfit = slot is not None and wrong_kind(slot, source.slot, catalog.database) is not None
+    # A slot of another kind says nothing about the position and the publications.
+    ours = slot is not None and wrong_kind(slot, source.slot, catalog.database) is None
     position: list[Finding] = []
-    if not unfit:
+    if slot is None or ours:
         asked = position_findings(catalog, config, slot, server.standby)
         position = await _guarded("the position in Kafka", asked)
     gone = slot is None and any(finding.level == "error" for finding in position)
@@ -88,7 +88,6 @@ async def _catalogue(
     found += position
     found += await _guarded("the other slots", other_slot_findings(catalog, source.slot))
     try:
-        ours = slot is not None and not unfit
         more, published = await publication_findings(catalog, server, source, selection, ours)
     except PgrelayError as refusal:
         return [*found, unexamined("the publications", refusal)], Published()

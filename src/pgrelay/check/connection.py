@@ -5,7 +5,7 @@ import os
 from psycopg.conninfo import conninfo_to_dict
 
 from pgrelay.check.findings import Finding, error, ok, warning
-from pgrelay.errors import PgrelayError, SourceUnavailable
+from pgrelay.errors import PgrelayError, SourceUnavailable, cut_at_cure
 from pgrelay.postgres.cures import cure
 from pgrelay.postgres.source import Source
 
@@ -14,12 +14,12 @@ def refused_connection(refusal: PgrelayError, dsn: str) -> Finding:
     """Why there is no connection at all."""
     away = isinstance(refusal, SourceUnavailable)
     what = "Postgres can't be reached" if away else "Postgres does not let us in"
-    return _refused(what, str(refusal), dsn)
+    return _refused(what, refusal, dsn)
 
 
-def _refused(what: str, text: str, dsn: str) -> Finding:
-    fix = cure(text, dsn)
-    reason = text.removesuffix(f"; {fix}")
+def _refused(what: str, refusal: PgrelayError, dsn: str) -> Finding:
+    reason, fix = cut_at_cure(refusal)
+    fix = fix or cure(reason, dsn)
     for head in ("source.dsn: ", "Postgres can't be reached: ", "connection failed: ", "connection is bad: "):
         reason = reason.removeprefix(head)
     return error(what, " ".join(reason.split()), fix)
@@ -48,5 +48,5 @@ async def replication_findings(dsn: str) -> list[Finding]:
             await source.identify()
             encrypted = source.encrypted
     except PgrelayError as refusal:
-        return [_refused("Postgres refuses a replication connection", str(refusal), dsn)]
+        return [_refused("Postgres refuses a replication connection", refusal, dsn)]
     return [ok(f"replication connections are allowed, {'over TLS' if encrypted else 'without TLS'}")]

@@ -29,15 +29,15 @@ _AFTER: Final = re.compile(r" \(after \d+ms in state .*\)$")
 _ADVERTISED: Final = re.compile(r"(\w+://)?(?P<address>\S+)/(?P<id>\d+): Connect to ")
 
 
-async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], truncates: bool) -> list[Finding]:
-    """`wanted` are the topics that a run writes to; `truncates`: a TRUNCATE is relayed as a record."""
+async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic]) -> list[Finding]:
+    """`wanted` are the topics that a run writes to."""
     try:
         # A producer validates the options as in a run; the admin client validates less.
         await Sink(config, _TRANSACTIONAL if config.delivery == "exactly_once" else GAPLESS).close()
     except SetupError as refusal:
         return [refused(refusal, "librdkafka does not accept these options")]
     async with Cluster(config) as cluster:
-        return protection(config.kafka) + await _findings(cluster, config, wanted, truncates)
+        return protection(config.kafka) + await _findings(cluster, config, wanted)
 
 
 def protection(options: Mapping[str, str]) -> list[Finding]:
@@ -62,9 +62,7 @@ def _protocol(options: Mapping[str, str]) -> str:
     return options.get("security.protocol", "plaintext").lower()
 
 
-async def _findings(
-    cluster: Cluster, config: SinkConfig, wanted: Sequence[WantedTopic], truncates: bool
-) -> list[Finding]:
+async def _findings(cluster: Cluster, config: SinkConfig, wanted: Sequence[WantedTopic]) -> list[Finding]:
     try:
         overview = await cluster.overview()
     except KafkaException as failure:
@@ -75,7 +73,7 @@ async def _findings(
     broker, silent = await _brokers(cluster, overview)
     if silent:
         return [*found, *silent]
-    return found + await topic_findings(cluster, config, wanted, overview, broker, truncates)
+    return found + await topic_findings(cluster, config, wanted, overview, broker)
 
 
 def unreachable(complaint: KafkaError | None, failure: KafkaError, bootstrap: str) -> Finding:

@@ -34,7 +34,6 @@ async def topic_findings(
     wanted: Sequence[WantedTopic],
     overview: Overview,
     broker: Broker | None,
-    truncates: bool,
 ) -> list[Finding]:
     """`broker` is the strictest one, if we may read its settings; new topics get its defaults."""
     there = [topic for topic in wanted if topic.name in overview.topics]
@@ -59,7 +58,7 @@ async def topic_findings(
             needed.append(_TRANSACTIONS)
             safety |= _seen(await cluster.topic_configs([_TRANSACTIONS]))
     found += [
-        *uncompactable(wanted, configs, truncates),
+        *uncompactable(wanted, configs),
         *hollowed(wanted, configs),
         *fleeting(wanted, configs),
         *collapsing(wanted, configs),

@@ -68,7 +68,7 @@ async def _asked(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]
 
 async def _held_against(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
     if slot is None:
-        await refuse_new_slot(sink, server.offsets, server.standby)
+        await refuse_new_slot(sink, server)
         return []
     name = server.config.source.slot
     if server.standby:

@@ -9,9 +9,7 @@ from pgrelay.figures import counted
 from pgrelay.kafka.cluster import TopicConfig
 
 
-def uncompactable(
-    wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig], truncates: bool
-) -> list[Finding]:
+def uncompactable(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) -> list[Finding]:
     """A compacted topic accepts no record without a key, and the record of a TRUNCATE never has a key."""
     compacted = [topic for topic in wanted if topic.name in configs and configs[topic.name].compacted]
     keyless = [topic.name for topic in compacted if topic.keyless]
@@ -24,8 +22,8 @@ def uncompactable(
                 "set cleanup.policy=delete for the topic; or add a primary key, and set records.key: true",
             )
         )
-    keyed = [topic.name for topic in compacted if not topic.keyless and topic.of == "rows"]
-    if keyed and truncates:
+    keyed = [topic.name for topic in compacted if topic.truncates and not topic.keyless]
+    if keyed:
         found.append(
             warning(
                 f"{counted(len(keyed), 'compacted topic')} while TRUNCATE is published: {some(keyed)}",

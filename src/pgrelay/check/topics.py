@@ -1,10 +1,9 @@
 """The topics that a run writes to: those of the tables, and pgrelay's own."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from pgrelay.check.findings import SHOWN, Finding, error, refused
-from pgrelay.check.table_queries import Table
+from pgrelay.check.table_queries import Published
 from pgrelay.config import Config
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
@@ -17,22 +16,22 @@ class WantedTopic:
     """`keyless`: some of its records have no key, which a compacted topic refuses.
 
     `partial`: an update may leave out a large value, which only an earlier record has.
+    `truncates`: a TRUNCATE of its tables is relayed as a record, which never has a key.
     """
 
     name: str
     of: TopicOf = "rows"
     keyless: bool = False
     partial: bool = False
+    truncates: bool = False
 
 
-def wanted_topics(
-    tables: tuple[Table, ...], config: Config, partial: Collection[int] = ()
-) -> tuple[list[WantedTopic], list[Finding]]:
-    """The topics, and what is wrong with their names. `partial`: as `Published` has it."""
-    records, names = config.records, topics_of(config)
+def wanted_topics(relayed: Published, config: Config) -> tuple[list[WantedTopic], list[Finding]]:
+    """The topics, and what is wrong with their names."""
+    records, names, partial = config.records, topics_of(config), relayed.partial
     topics: dict[str, WantedTopic] = {}
     collisions: list[SetupError] = []
-    for table in tables:
+    for table in relayed.tables:
         try:
             topic = names.claim(table.schema, table.name)
         except SetupError as refusal:
@@ -43,6 +42,7 @@ def wanted_topics(
                 topic,
                 keyless=shared.keyless or not (records.key and table.key),
                 partial=shared.partial or table.oid in partial,
+                truncates=relayed.truncates,
             )
     wanted = list(topics.values())
     wanted.append(WantedTopic(names.schema, "schemas"))

@@ -34,7 +34,7 @@ from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.kafka_jars import KAFKA_VERSION
 from pgrelay.embedded.postgres import Postgres
 from pgrelay.errors import PgrelayError
-from pgrelay.postgres.connection import one_line
+from pgrelay.postgres.errors import one_line
 
 _SEED: Final = 1
 _PAUSE_S: Final = 0.35

@@ -6,6 +6,7 @@ Views".
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from psycopg import sql
 
 from pgrelay.errors import PgrelayError, SourceUnavailable
 from pgrelay.lsn import parse_lsn
-from pgrelay.postgres.connection import STARTED_US, connect, hang_up, query_error
+from pgrelay.postgres.connection import STARTED_US, connect, hang_up
+from pgrelay.postgres.errors import query_error
 from pgrelay.postgres.slots import Slot, SlotWal
 from pgrelay.wire.xid import ahead
 
@@ -60,7 +62,7 @@ class PublicationRow:
 
 
 class Catalog:
-    """One ordinary connection. Queries raise as `connection.query_error` says."""
+    """One ordinary connection. Queries raise as `errors.query_error` says."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -97,7 +99,7 @@ class Catalog:
         query: sql.SQL | sql.Composed,
         parameters: Sequence[object] = (),
     ) -> list[Row]:
-        """The rows of a query, with parameters as %s. Raises as `connection.query_error` says."""
+        """The rows of a query, with parameters as %s. Raises as `errors.query_error` says."""
         async with self._asking() as connection:
             cursor = await connection.execute(query, parameters or None)
             return await cursor.fetchall() if cursor.description else []
@@ -249,5 +251,6 @@ class Catalog:
             "SELECT {}::text, to_jsonb(s), {} FROM (SELECT) AS always "
             "LEFT JOIN pg_replication_slots s ON slot_name = %s"
         ).format(WAL_END, sql.SQL(_WAIT_EVENT))
+        asked_at = time.monotonic()
         [(wal_end, row, wait_event)] = await self.rows(query, (name,))
-        return SlotWal.of(parse_lsn(wal_end), row, wait_event)
+        return SlotWal.of(asked_at, parse_lsn(wal_end), row, wait_event)

@@ -85,11 +85,13 @@ class Slot:
 class SlotWal:
     """The server's WAL, and how a slot stands to it. `wal_end` is where WAL ends now.
 
+    `asked_at` is when the server was asked, by the monotonic clock.
     `confirmed_lsn` and `restart_lsn` (from where it still needs WAL) are the slot's; None without a slot.
     `safe` is how many bytes may follow until the slot is lost; inf without a limit, as before 13.
     `wait_event` is that of its reader, as in pg_stat_activity; None if it works, or is somebody else's.
     """
 
+    asked_at: float
     wal_end: int
     confirmed_lsn: int | None
     restart_lsn: int | None
@@ -97,12 +99,12 @@ class SlotWal:
     wait_event: str | None = None
 
     @classmethod
-    def of(cls, wal_end: int, row: Mapping[str, Any] | None, wait_event: str | None) -> Self:
+    def of(cls, asked_at: float, wal_end: int, row: Mapping[str, Any] | None, wait_event: str | None) -> Self:
         """`row` is as for `Slot.of`; None without a slot."""
         if row is None:
-            return cls(wal_end, None, None, math.nan)
+            return cls(asked_at, wal_end, None, None, math.nan)
         confirmed_lsn, restart_lsn = _lsn(row["confirmed_flush_lsn"]), _lsn(row["restart_lsn"])
-        return cls(wal_end, confirmed_lsn, restart_lsn, _safe_wal(row), wait_event)
+        return cls(asked_at, wal_end, confirmed_lsn, restart_lsn, _safe_wal(row), wait_event)
 
     @property
     def awaits_standby(self) -> bool:

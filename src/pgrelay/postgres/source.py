@@ -18,7 +18,8 @@ from psycopg import pq
 from pgrelay.errors import PgrelayError, SetupError, SourceUnavailable
 from pgrelay.handover import take_frames
 from pgrelay.lsn import parse_lsn
-from pgrelay.postgres.connection import STARTED_US, connect, one_line, server_error
+from pgrelay.postgres.connection import STARTED_US, connect
+from pgrelay.postgres.errors import one_line, server_error
 from pgrelay.postgres.history import FIRST_TIMELINE, History
 from pgrelay.wire.replication import StandbyStatusUpdate, StreamOptions, start_replication
 

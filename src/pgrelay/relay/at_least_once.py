@@ -6,7 +6,7 @@ from typing import Final
 
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.encode.encoder import Encoder
-from pgrelay.errors import PositionError, SetupError
+from pgrelay.errors import SetupError
 from pgrelay.kafka.sink import Sink
 from pgrelay.postgres.slots import Slot
 from pgrelay.progress import InFlight, Ledger
@@ -35,8 +35,6 @@ class AtLeastOnceStart:
             return
         try:
             kept = await open_positions(self.sink, server.offsets)
-        except PositionError:
-            raise
         except SetupError as refused:
             self._warn(
                 "Kafka keeps no position: if the slot is lost while pgrelay is down, that will go unnoticed",

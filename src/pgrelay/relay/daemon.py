@@ -25,7 +25,6 @@ from pgrelay.errors import (
     PgrelayError,
     RecordRefused,
     SpoolError,
-    StreamingFailed,
     TransientError,
     Verdict,
     verdict,
@@ -55,8 +54,6 @@ _BEAT_S: Final = 1.0
 
 _IN_TROUBLE: Final = "stopping in an outage: what is not confirmed is sent again"
 _CUT_SHORT: Final = "stopping before Kafka has acknowledged everything; the rest will be sent again"
-
-_UNSTREAMED: Final = "from here on, this run takes transactions after their commit only"
 
 Advise = Callable[[Config], Coroutine[Any, Any, None]]
 
@@ -128,20 +125,9 @@ class Daemon:
             heartbeat.cancel()
             await cancelled(self._advice)
             await self._starts.close()
-            self._tell_new_slot()
         confirmed_lsn = self._starts.resume_point.confirmed_lsn
         # Not 0/0 if no stream had begun: that would look like a slot that lost its place.
         _log.info("stopped", **({"confirmed": format_lsn(confirmed_lsn)} if confirmed_lsn else {}))
-
-    def _tell_new_slot(self) -> None:
-        """At the end: name a slot that would be left behind."""
-        slot = self._config.source.slot
-        if self._starts.made_slot and self._starts.resume_point.system is None:
-            _log.warning(
-                "a slot was created, and nothing was relayed: Postgres keeps WAL until somebody reads it",
-                slot=slot,
-                cure=f"run pgrelay again, or SELECT pg_drop_replication_slot('{slot}')",
-            )
 
     async def _try(self) -> None:
         """Run a session, and do what its end requires before the next. Raises what ends the process."""
@@ -216,12 +202,7 @@ class Daemon:
             lasts_s = round(self._backoff.lasts_s)
             lasting = {"lasts_s": lasts_s} if lasts_s else {}
             _log.warning("waiting, will go on by itself", reason=str(error), **lasting)
-        auto = self._config.source.streaming == "auto"
-        if isinstance(error, StreamingFailed) and auto and self._starts.streams:
-            self._starts.streams = False
-            _log.warning(_UNSTREAMED)
-        if self._starts.sink_is_spent or isinstance(error, KafkaUnavailable):
-            await self._starts.close_sink(error)
+        await self._starts.learn(error)
         with contextlib.suppress(TimeoutError):
             pause_s = self._backoff.next_s(_SPOOL_PAUSE_S) if spool else self._backoff.next_s()
             await asyncio.wait_for(self._stop.wait(), pause_s)

@@ -66,17 +66,10 @@ def check_end(primary: System | None, wal_end: int, relayed_lsn: int, timeline: 
             f"{format_lsn(relayed_lsn)} of timeline {timeline}: it may be an old primary that a promoted "
             f"standby replaced; point source.dsn at the new primary, or {BEGIN_ANEW}"
         )
-    check_reached(relayed_lsn, wal_end, standby=primary is None)
-
-
-def check_reached(relayed_lsn: int, wal_end: int, standby: bool) -> None:
-    """Refuse a server whose WAL ends before what was relayed. Raises GapError.
-
-    Raises StandbyNotReady if it is a standby: after a crash, a standby replays again what it had.
-    """
     if relayed_lsn <= wal_end:
         return
-    if standby:
+    if primary is None:
+        # After a crash, a standby replays again what it had.
         raise StandbyNotReady(
             f"the standby has not reached {format_lsn(relayed_lsn)}, which we have relayed: waiting for it; "
             f"if it was restored from a backup, {BEGIN_ANEW}"

@@ -32,13 +32,13 @@ class Observer:
         self._changes = TableChanges(health.troubles)
         self._unreceived = Unreceived()
         self._publish_at = 0.0
-        # What the server last said before the session began: where its WAL ends, and when it was asked.
-        self._wal_end, self._asked_at = 0, 0.0
+        # What the server last said before the session began.
+        self._wal: SlotWal | None = None
         self._recovering = False
 
     def asked(self, wal: SlotWal) -> None:
         """Publish what the server says about the slot, before a session that may never begin."""
-        self._wal_end, self._asked_at = wal.wal_end, time.monotonic()
+        self._wal = wal
         self._metrics.set_slot(server=wal.wal_end, confirmed=wal.confirmed_lsn)
         self._metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
 
@@ -98,15 +98,15 @@ class Observer:
 
     def publish(self, session: Session) -> None:
         """Pass on what was counted since the last call."""
-        metrics, ledger = self._metrics, session.ledger
+        metrics, ledger, wal = self._metrics, session.ledger, session.server_poll.wal or self._wal
         metrics.set_lsns(
             received=ledger.server_lsn,
             acknowledged=ledger.flush_lsn,
             confirmed=session.confirmations.confirmed_lsn,
-            server=max(ledger.server_lsn, session.server_poll.wal_end, self._wal_end),
+            server=ledger.server_lsn if wal is None else max(ledger.server_lsn, wal.wal_end),
         )
-        if session.server_poll.wal is not None:
-            metrics.set_slot_wal(retained=session.server_poll.wal.retained, safe=session.server_poll.wal.safe)
+        if wal is not None:
+            metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
         waits_us = ledger.oldest_commit_us
         unreceived_us = self._unreceived_us(session, waits_us)  # asked each time, since it remembers
         metrics.set_oldest_commit(unreceived_us if waits_us is None else waits_us)
@@ -121,18 +121,18 @@ class Observer:
 
     def _unreceived_us(self, session: Session, waits_us: int | None) -> int | None:
         """Since when commits may have been waiting to be received, in microseconds since 1970."""
-        poll, now, delivered_s = session.server_poll, time.monotonic(), self._metrics.last_delivered_s
-        before = poll.wal is None
+        polled, now, delivered_s = session.server_poll.wal, time.monotonic(), self._metrics.last_delivered_s
+        if (wal := polled or self._wal) is None:
+            return None
         # By the clock that is never set. Commits bear the server's time.
         ahead_s = time.time() - now
         since = self._unreceived.since(
             session.ledger.server_lsn,
-            self._wal_end if before else poll.wal_end,
-            self._asked_at if before else poll.asked_at,
+            wal,
             now,
             delivered=None if delivered_s is None else delivered_s - ahead_s,
             waits=None if waits_us is None else waits_us / 1_000_000 - ahead_s,
-            before=before,
+            before=polled is None,
         )
         return None if since is None else int((since + ahead_s) * 1_000_000)
 

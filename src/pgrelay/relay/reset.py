@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from pgrelay.assembly.prepared import emptying
-from pgrelay.assembly.spool_base import require_own_base, slot_directory
+from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.records import Record
-from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, PositionError, SetupError
+from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
+from pgrelay.relay.server import Server
 from pgrelay.relay.setup import check_free, check_kind, check_same
-from pgrelay.relay.stored_position import offsets_of
 
 _PATIENCE_S: Final = 30.0
 
@@ -44,25 +44,23 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
     async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
         # Otherwise one server's slot would be dropped, and the files of another's deleted.
         await check_same(catalog, source)
-        slot = await _ours(catalog, name)
+        server = await Server.identify(config, catalog, source)
+        slot = await _ours(server)
         if slot is None and keep_slot:
             raise SetupError(f"slot {name} does not exist, so it can't be kept; leave out --keep-slot")
-        systemid = (await source.identify()).systemid
-        offsets = offsets_of(config, systemid, catalog.database)
-        directory = slot_directory(config.transactions.spool_dir, systemid, name)
         dropping = None if slot is None or keep_slot else name
         sink = Sink(config.sink)
         try:
             # Ask Kafka first: a slot that is gone while its position is not is a gap.
             with _telling(dropping):
-                kept = await _kept(sink, offsets, config.sink.delivery == "at_least_once")
-            with nullcontext() if keep_slot else emptying(directory):
+                kept = await _kept(sink, server)
+            with nullcontext() if keep_slot else emptying(server.spool_directory):
                 if dropping is not None:
                     await catalog.drop_slot(dropping)
-                await _forget(sink, offsets.topic, kept.tombstones, name, dropped=dropping is not None)
+                await _forget(sink, server.offsets, kept.tombstones, dropped=dropping is not None)
         finally:
             await sink.close()
-    position = kept.told(systemid)
+    position = kept.told(server.system.systemid)
     if keep_slot and slot is not None:
         return (
             f"slot {name} stays at {format_lsn(slot.confirmed_flush_lsn or 0)}, and {position}; run pgrelay"
@@ -89,20 +87,19 @@ class _Kept:
         return "its position in Kafka is forgotten" + (f", also that of cluster {others}" if others else "")
 
 
-async def _kept(sink: Sink, offsets: Offsets, at_least_once: bool) -> _Kept:
+async def _kept(sink: Sink, server: Server) -> _Kept:
     """Connect to Kafka, and read the positions. Raises as `Offsets.read`.
 
     But if we may not read them, that is no error at least once, when runs do without them.
     """
     await sink.topics.learn()
+    offsets = server.offsets
     if offsets.topic not in sink.topics:
         return _Kept()
     try:
         return _Kept(await offsets.forgetting())
-    except PositionError:
-        raise
     except SetupError as denied:
-        if not at_least_once:
+        if server.config.sink.delivery == "exactly_once":
             raise
         return _Kept(denied=str(denied))
 
@@ -121,13 +118,14 @@ def _telling(dropping: str | None) -> Iterator[None]:
         ) from away
 
 
-async def _ours(catalog: Catalog, name: str) -> Slot | None:
+async def _ours(server: Server) -> Slot | None:
     """The slot, None if there is none. Raises SetupError if it is not ours to drop, or somebody reads it."""
-    slot = await catalog.slot(name)
+    name = server.config.source.slot
+    slot = await server.catalog.slot(name)
     if slot is not None:
-        check_kind(slot, name, catalog.database)
+        check_kind(slot, name, server.catalog.database)
         check_free(slot, name)
-        if slot.synced and await catalog.in_recovery():
+        if slot.synced and server.standby:
             raise SetupError(
                 f"source.dsn leads to a standby, where slot {name} is synchronised from its primary; "
                 "point source.dsn at the primary"
@@ -135,13 +133,14 @@ async def _ours(catalog: Catalog, name: str) -> Slot | None:
     return slot
 
 
-async def _forget(sink: Sink, topic: str, tombstones: Sequence[Record], slot: str, dropped: bool) -> None:
+async def _forget(sink: Sink, offsets: Offsets, tombstones: Sequence[Record], dropped: bool) -> None:
     """Delete the positions of a slot, which was `dropped` before that or not.
 
     Raises KafkaUnavailable, or SetupError if we may not.
     """
+    slot = offsets.identity.slot
     begun = f"slot {slot} is dropped, but its" if dropped else f"slot {slot}'s"
-    unforgotten = f"{begun} position in topic {topic} is not forgotten"
+    unforgotten = f"{begun} position in topic {offsets.topic} is not forgotten"
     again = f"run pgrelay reset again, or the next run may end with exit code {GapError.exit_code}"
     try:
         async with asyncio.timeout(_PATIENCE_S):

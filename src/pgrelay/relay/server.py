@@ -1,16 +1,18 @@
-"""The server that a session starts on: its cluster, and what a position in Kafka is checked against."""
+"""The server that a session starts on: its cluster, and where its slot's position and spool are kept."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
+from pgrelay.assembly.spool_base import slot_directory
 from pgrelay.config import Config
-from pgrelay.kafka.offsets import Offsets
+from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source, System
 from pgrelay.relay.gap_checks import Upstream
 from pgrelay.relay.numbering import numbering
-from pgrelay.relay.stored_position import offsets_of
+from pgrelay.relay.record_options import topics_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,14 @@ class Server:
     @property
     def offsets(self) -> Offsets:
         """Where Kafka keeps the position of the configured slot."""
-        return offsets_of(self.config, self.system.systemid, self.catalog.database)
+        identity = Identity(self.system.systemid, self.catalog.database, self.config.source.slot)
+        return Offsets(self.config.sink, topics_of(self.config).offsets, identity)
+
+    @property
+    def spool_directory(self) -> Path:
+        """Where the transactions of the configured slot wait on disk."""
+        spool_dir, slot = self.config.transactions.spool_dir, self.config.source.slot
+        return slot_directory(spool_dir, self.system.systemid, slot)
 
     def upstream(self, slot: Slot) -> Upstream:
         """What a position of `slot` is checked against."""

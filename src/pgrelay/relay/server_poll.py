@@ -28,7 +28,7 @@ _PURGED_AT_ONCE: Final = 10
 
 class ServerPoll:
     """`wal` is what the server last said about its WAL and the slot; `published` is the tables whose rows it
-    then sent. Both are None before the first answer. `asked_at`: when it was asked for `wal`, monotonic.
+    then sent. Both are None before the first answer.
     """
 
     def __init__(
@@ -42,7 +42,6 @@ class ServerPoll:
     ) -> None:
         """`wake` is called at the end of each poll."""
         self.wal: SlotWal | None = None
-        self.asked_at = 0.0
         self.published: PublishedTables | None = None
         self._catalog = catalog
         self._slot = slot
@@ -58,11 +57,6 @@ class ServerPoll:
     def wal_end(self) -> int:
         """Where the server's WAL ended when last asked; 0 before the first answer."""
         return 0 if self.wal is None else self.wal.wal_end
-
-    @property
-    def walsender_waits(self) -> bool:
-        """When last asked, our walsender waited for WAL, or for us to read."""
-        return self.wal is not None and self.wal.reader_waits
 
     def turn(self, relayed_lsn: int) -> None:
         """Raise what the last poll has found, if anything, and begin the next poll if it is due.
@@ -88,9 +82,7 @@ class ServerPoll:
         await cancelled(self._task)
 
     async def _ask(self, relayed_lsn: int) -> None:
-        asked_at = time.monotonic()
         self.wal = await self._catalog.slot_wal(self._slot)
-        self.asked_at = asked_at
         await self._publications.check(self._catalog, relayed_lsn)
         self.published = await self._publications.tables(self._catalog) or self.published
         await self._renames.ask(self._catalog)

@@ -113,7 +113,7 @@ class Session:
                 self._acknowledge()
                 turned(self)
                 self.server_poll.turn(self.ledger.flush_lsn)
-                self._silence.check(self.server_poll.walsender_waits, self.server_poll.asked_at)
+                self._silence.check(self.server_poll.wal)
                 rest = self._work()
                 if rest is Rest.NOTHING:
                     # Let signals and other tasks have their turn.
@@ -233,7 +233,7 @@ class Session:
             return self._send_on_errand(self._supply.meet(self.encoder.need))
         if not self.encoder.pending:
             if self.assembler.doubtful:
-                return self._send_on_errand(self._settle_doubtful(self.assembler.doubtful))
+                return self._send_on_errand(self._leave_out_rolled_back(self.assembler.doubtful))
             if not self._intake.take_in():
                 if self._commit(self.guarantee.due_commit(nothing_else=True)):
                     return Rest.ERRAND
@@ -242,7 +242,7 @@ class Session:
         self._encode()
         return Rest.NOTHING
 
-    async def _settle_doubtful(self, subxids: Sequence[int]) -> None:
+    async def _leave_out_rolled_back(self, subxids: Sequence[int]) -> None:
         self.assembler.settle(await self._supply.rolled_back(subxids))
         self.encoder.feed(self.assembler.take())
 

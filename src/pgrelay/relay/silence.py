@@ -10,6 +10,7 @@ import time
 from typing import Final
 
 from pgrelay.errors import SourceUnavailable
+from pgrelay.postgres.slots import SlotWal
 
 _ASK_EVERY_S: Final = 10.0
 _LOST_AFTER_S: Final = 30.0
@@ -44,18 +45,18 @@ class Silence:
         self._question = now if self._question is None else self._question
         return True
 
-    def check(self, walsender_waits: bool, asked_at: float) -> None:
+    def check(self, wal: SlotWal | None) -> None:
         """Raise SourceUnavailable if the server has answered, and we never got it.
 
-        `walsender_waits`: it has nothing to do, as the server says that was asked elsewhere, at `asked_at`.
-        Only what was asked after the question counts, and twice, some time apart.
+        `wal` is what the server last said elsewhere: also, whether its walsender has nothing to do. Only what
+        was asked after the question counts, and twice, some time apart.
         """
         now = time.monotonic()
-        if not walsender_waits or now - self._read > _READ_EVERY_S:
+        if wal is None or not wal.reader_waits or now - self._read > _READ_EVERY_S:
             self._waited = None
-        elif self._question is not None and asked_at > self._question:
-            self._waited = asked_at if self._waited is None else self._waited
-            if asked_at - self._waited >= _ASK_EVERY_S and now - self._began >= _LOST_AFTER_S:
+        elif self._question is not None and wal.asked_at > self._question:
+            self._waited = wal.asked_at if self._waited is None else self._waited
+            if wal.asked_at - self._waited >= _ASK_EVERY_S and now - self._began >= _LOST_AFTER_S:
                 raise SourceUnavailable(
                     f"nothing has come from Postgres for {_LOST_AFTER_S:g} s, not even an answer, though its "
                     "walsender is idle: something in between loses what it sends"

@@ -1,29 +1,23 @@
-"""What a slot keeps on disk: where it is, and how it is opened once the stream has begun."""
+"""How what a slot keeps on disk is opened, once the stream has begun."""
 
 import asyncio
 import time
+from pathlib import Path
 
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
-from pgrelay.assembly.spool_base import slot_directory
-from pgrelay.config import Config
 from pgrelay.postgres.source import Source
 
 
-def spool_of(config: Config, systemid: str) -> Spool:
-    """The spool of the configured slot, not opened yet."""
-    return Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
-
-
 async def open_spool(
-    config: Config, systemid: str, source: Source, status_interval_s: float, first_xid: int | None = None
+    directory: Path, source: Source, status_interval_s: float, first_xid: int | None = None
 ) -> tuple[Spool, PreparedStore]:
     """Open the slot's spool. Whoever has the slot owns its directory: what an earlier run left is removed.
 
     A slot of the same name on another server of the cluster is another slot; it can't share this directory.
     `first_xid`: as for `PreparedStore`. Raises SpoolError, GapError or SourceUnavailable.
     """
-    spool = spool_of(config, systemid)
+    spool = Spool(directory)
     spool.open()
     try:
         spool.remove_stale()

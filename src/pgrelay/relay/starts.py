@@ -11,11 +11,18 @@ import contextlib
 import structlog
 
 from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.spool import Spool
 from pgrelay.assembly.spool_base import base_directory, require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.hidden import HiddenColumns
-from pgrelay.errors import KafkaUnavailable, RegistryUnavailable, SpoolError
+from pgrelay.errors import (
+    KafkaUnavailable,
+    RegistryUnavailable,
+    SpoolError,
+    StreamingFailed,
+    TransientError,
+)
 from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
@@ -41,7 +48,7 @@ from pgrelay.relay.server import Server
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import check_not_lost, check_own, check_same, make_slot, prepare, waited_for
-from pgrelay.relay.spooling import open_spool, spool_of
+from pgrelay.relay.spooling import open_spool
 from pgrelay.relay.stored_position import refuse_new_slot
 from pgrelay.relay.supply import Supply
 
@@ -51,9 +58,7 @@ _log = structlog.get_logger(__name__)
 class Starts:
     """Begins the sessions of one process, and keeps what outlives them: the producer and the registry client.
 
-    `resume_point` is where the next session begins. `made_slot`: this process created the slot.
-    `sink_is_spent`: the last session has left a producer that the next can't use.
-    `streams`: whether `streaming: auto` asks for transactions before their commit.
+    `resume_point` is where the next session begins.
     """
 
     def __init__(self, config: Config, metrics: Metrics, observer: Observer, refusals: Refusals) -> None:
@@ -69,9 +74,12 @@ class Starts:
         self._warned: set[str] = set()
         self._tried_renames: dict[int, Tried] = {}
         self._hidden = HiddenColumns()
-        self.made_slot = False
-        self.sink_is_spent = False
-        self.streams = True
+        # This process created the slot.
+        self._made_slot = False
+        # The last session has left a producer that the next can't use.
+        self._sink_is_spent = False
+        # `streaming: auto` asks for transactions before their commit.
+        self._streams = True
 
     async def begin(self, catalog: Catalog, source: Source) -> Session:
         """Begin a session and its stream. Raises whatever stands in the way."""
@@ -88,7 +96,7 @@ class Starts:
             self._registry = Registry(config.records.schema_registry)
         before = await self._make_ready(server, start)
         self.resume_point.follow(before)
-        options = stream_options(config.source, source.server_version, streams=self.streams)
+        options = stream_options(config.source, source.server_version, streams=self._streams)
         self._observer.awaits("Postgres to begin the stream")
         await source.start(config.source.slot, self.resume_point.flush_lsn, options)
         # The slot is ours only now. Until here another relay, or anyone else, may have moved it.
@@ -109,22 +117,39 @@ class Starts:
         self.resume_point.advance(
             session.ledger.flush_lsn, session.confirmations.confirmed_lsn, session.guarantee.relayed_lsn
         )
-        self.sink_is_spent = session.guarantee.spends_sink
+        self._sink_is_spent = session.guarantee.spends_sink
+
+    async def learn(self, error: TransientError) -> None:
+        """Have the next session do without what has failed by this error."""
+        auto = self._config.source.streaming == "auto"
+        if isinstance(error, StreamingFailed) and auto and self._streams:
+            self._streams = False
+            _log.warning("from here on, this run takes transactions after their commit only")
+        if self._sink_is_spent or isinstance(error, KafkaUnavailable):
+            await self.close_sink(error)
 
     async def close_sink(self, after: Exception | None = None) -> None:
         """Close the producer, if there is one. The session refers to it, so it must have ended.
 
         `after`: the error that made it necessary.
         """
-        start, self._start, self.sink_is_spent = self._start, None, False
+        start, self._start, self._sink_is_spent = self._start, None, False
         if start is not None:
             self._metrics.inflight_records = 0
             await start.sink.close(after)
 
     async def close(self) -> None:
+        """Close what outlived the sessions. Names a slot that would be left behind."""
         await self.close_sink()
         if self._registry is not None:
             await self._registry.close()
+        slot = self._config.source.slot
+        if self._made_slot and self.resume_point.system is None:
+            _log.warning(
+                "a slot was created, and nothing was relayed: Postgres keeps WAL until somebody reads it",
+                slot=slot,
+                cure=f"run pgrelay again, or SELECT pg_drop_replication_slot('{slot}')",
+            )
 
     async def _make_ready(self, server: Server, start: GuaranteedStart) -> Slot:
         """Check that both ends are there and fit each other. Returns the slot, created if it was missing."""
@@ -138,10 +163,10 @@ class Starts:
             # checked below. If Kafka refuses, a topic for example, no slot may be left that nobody reads.
             self._observer.awaits("Kafka")
             with contextlib.suppress(KafkaUnavailable):
-                await refuse_new_slot(sink, server.offsets, server.standby)
+                await refuse_new_slot(sink, server)
                 if config.source.create:
                     await self._require_topics(sink)
-            await self._check_rest(server.system.systemid)
+            await self._check_rest(server)
             # Kafka may have taken its time, and another relay may have created the slot.
             found = await catalog.slot(config.source.slot)
         self._observer.awaits("Postgres")
@@ -151,7 +176,7 @@ class Starts:
             waits_for = waited_for(server.standby)
             self._observer.creates_slot(config.source.slot, waits_for)
             slot = await make_slot(catalog, config.source, waits_for)
-            self.made_slot = True
+            self._made_slot = True
         check_not_lost(slot, config.source.slot)
         self.resume_point.seen(slot)
         # Before the stream: we are silent while we wait here, and the server would cut it.
@@ -164,10 +189,10 @@ class Starts:
             await self._registry.connect()
         return slot
 
-    async def _check_rest(self, systemid: str) -> None:
+    async def _check_rest(self, server: Server) -> None:
         """Before anything is created: check what may refuse the start after that. Raises SetupError."""
         with contextlib.suppress(SpoolError):
-            spool_of(self._config, systemid).create()
+            Spool(server.spool_directory).create()
         if self._registry is not None:
             with contextlib.suppress(RegistryUnavailable):
                 await self._registry.connect()
@@ -202,7 +227,7 @@ class Starts:
         )
         encoder = Encoder(records, topics_of(config), self._hidden)
         ledger = Ledger(self.resume_point.flush_lsn)
-        spool, prepared = await open_spool(config, systemid, source, status_interval_s, first_xid)
+        spool, prepared = await open_spool(server.spool_directory, source, status_interval_s, first_xid)
         renames = Renames(encoder.described, records.selection.takes, self._tried_renames)
         assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
         assembler.delivered(self.resume_point.delivered_lsn)

@@ -1,38 +1,31 @@
-"""The slot's position in Kafka: where it is kept, and what a start does with it before there is a stream."""
+"""The slot's position in Kafka: what a start does with it before there is a stream."""
 
-from pgrelay.config import Config
-from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError
-from pgrelay.kafka.offsets import Identity, Offsets, Position
+from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
+from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
 from pgrelay.relay.gap_checks import unpromoted
-from pgrelay.relay.record_options import topics_of
+from pgrelay.relay.server import Server
 
 
-def offsets_of(config: Config, systemid: str, database: str) -> Offsets:
-    """Where Kafka keeps the position of the configured slot."""
-    return Offsets(config.sink, topics_of(config).offsets, Identity(systemid, database, config.source.slot))
-
-
-async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
+async def refuse_new_slot(sink: Sink, server: Server) -> None:
     """Call if there is no slot. Raises GapError if Kafka has a position, since a new slot would hide the gap.
 
     Raises StandbyNotReady if the position is a primary's and the server is a standby; PositionError if the
     position can't be read.
     """
     await sink.topics.learn()
+    slot = server.config.source.slot
     try:
-        position = await read_position(sink, offsets)
-    except PositionError:
-        raise
+        position = await read_position(sink, server.offsets)
     except SetupError:
         # Exactly once reads it again, and then raises; at least once does without.
         return
-    if position is not None and standby and position.timeline is not None:
-        raise unpromoted(f"which lacks its primary's slot {offsets.identity.slot}")
+    if position is not None and server.standby and position.timeline is not None:
+        raise unpromoted(f"which lacks its primary's slot {slot}")
     if position is not None:
         raise GapError(
-            f"slot {offsets.identity.slot} is gone, and Kafka has everything up to "
+            f"slot {slot} is gone, and Kafka has everything up to "
             f"{format_lsn(position.lsn)}: later changes never reach the topics; {BEGIN_ANEW}"
         )
 

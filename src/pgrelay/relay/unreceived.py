@@ -11,6 +11,8 @@ until we have received its WAL. A look from before the stream is never too recen
 
 from typing import Final
 
+from pgrelay.postgres.slots import SlotWal
+
 # The last bytes of WAL may hold nothing that is sent. And a look that is so recent says nothing about now.
 _NEAR: Final = 1 << 20
 _RECENT_S: Final = 1.0
@@ -22,14 +24,13 @@ class Unreceived:
     def __init__(self) -> None:
         self._since: float | None = None
         self._had_all_at: float | None = None
-        # A look whose WAL we have not received yet: when it was, and where WAL ended.
-        self._ahead: tuple[float, int] | None = None
+        # A look whose WAL we have not received yet.
+        self._ahead: SlotWal | None = None
 
     def since(
         self,
         received: int,
-        wal_end: int,
-        asked_at: float,
+        wal: SlotWal,
         now: float,
         *,
         delivered: float | None,
@@ -38,23 +39,22 @@ class Unreceived:
     ) -> float | None:
         """The time since which commits may have been waiting to be received; None if we are not behind.
 
-        The server's WAL ended at `wal_end` when it was asked at `asked_at`: if `before`, before the stream
-        began. The last commit that Kafka has acknowledged is of `delivered`; of those received that it has
-        not, the oldest is of `waits`. Before the first one, and the first look whose WAL was received, it is
-        the first look itself.
+        `wal` is the last look at the server: if `before`, from before the stream began. The last commit that
+        Kafka has acknowledged is of `delivered`; of those received that it has not, the oldest is of `waits`.
+        Before the first one, and the first look whose WAL was received, it is the first look itself.
         """
-        if wal_end - received <= _NEAR:
-            self._had_all(asked_at, waits)
+        if wal.wal_end - received <= _NEAR:
+            self._had_all(wal, waits)
             self._since, self._ahead = None, None
-        elif before or now - asked_at >= _RECENT_S:
+        elif before or now - wal.asked_at >= _RECENT_S:
             if self._ahead is None:
-                self._ahead = asked_at, wal_end
-            elif self._ahead[1] - received <= _NEAR:
-                self._had_all(self._ahead[0], waits)
-                self._ahead = asked_at, wal_end
+                self._ahead = wal
+            elif self._ahead.wal_end - received <= _NEAR:
+                self._had_all(self._ahead, waits)
+                self._ahead = wal
             known = [time for time in (self._had_all_at, delivered) if time is not None]
-            self._since = max(known) if known else self._since or asked_at
+            self._since = max(known) if known else self._since or wal.asked_at
         return self._since
 
-    def _had_all(self, asked_at: float, waits: float | None) -> None:
-        self._had_all_at = asked_at if waits is None else min(asked_at, waits)
+    def _had_all(self, wal: SlotWal, waits: float | None) -> None:
+        self._had_all_at = wal.asked_at if waits is None else min(wal.asked_at, waits)

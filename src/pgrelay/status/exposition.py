@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from pgrelay.metrics import MOST_TABLES, OTHER_TABLES, Metrics
+from pgrelay.metrics import MOST_TABLES, OTHER_TABLES, Lsns, Metrics
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -37,7 +37,9 @@ class Exposition(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._positions()
+        lsns = self._metrics.lsns  # read once: the relay updates it meanwhile
+        yield from self._positions(lsns)
+        yield from self._lag(lsns)
         yield from self._slot()
         yield from self._volumes()
         yield from self._spool()
@@ -48,13 +50,11 @@ class Exposition(Collector):
             value=self._metrics.labels,
         )
 
-    def _positions(self) -> Iterator[Metric]:
-        metrics = self._metrics
-        lsns = metrics.lsns  # read once: the relay updates it meanwhile
+    def _positions(self, lsns: Lsns) -> Iterator[Metric]:
         yield _gauge(
             "streaming",
             "1 while the stream flows from the slot to Kafka. If it stays 0: /readyz and the log say why.",
-            metrics.streaming,
+            self._metrics.streaming,
         )
         yield _gauge(
             "received_lsn",
@@ -79,6 +79,8 @@ class Exposition(Collector):
             "End of the server's WAL, as last reported. If it stands still: Postgres is idle or away.",
             lsns.server,
         )
+
+    def _lag(self, lsns: Lsns) -> Iterator[Metric]:
         yield _gauge(
             "lag_bytes",
             "WAL written by the server and not yet confirmed. If it grows: see pgrelay_lag_seconds, /readyz "
@@ -90,7 +92,7 @@ class Exposition(Collector):
             "Age of the oldest commit that Kafka has not acknowledged (at most, if it has not come yet); "
             "0: there is none, NaN: nothing flows and none is known. If it grows: Kafka is slow or away, "
             "Postgres or the network is slow to send, or a transaction is very large.",
-            metrics.lag_s(),
+            self._metrics.lag_s(),
         )
 
     def _slot(self) -> Iterator[Metric]:
