@@ -89,9 +89,9 @@ def _parsed_once(changes: DataFrame) -> DataFrame:
     """The same changes, below which no condition moves.
 
     Spark moves one down as far as it can, and computes what lies between once more for each mention:
-    `corrupt IS NULL` would parse a record hundreds of times. It moves none below a sample, and one of
-    everything costs nothing; nor below what is not deterministic, which it permits in a stream, but not
-    in the source of each MERGE. Selections move through both, so that no more is parsed than is asked for.
+    `corrupt IS NULL` would parse a record hundreds of times. It moves none below a sample, but takes none of
+    a stream; nor below what is not deterministic, which a MERGE by copy-on-write refuses as its source. Both
+    cost a few per cent at most. Selections move through them, so no more is parsed than is asked for.
     """
     if not changes.isStreaming:
         return changes.sample(1.0, seed=0)
