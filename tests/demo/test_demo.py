@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient
 
 from pgrelay.demo.shop import TABLES
 from tests.integration.waiting import wait_until
-from tests.long import long
 
 _TIMEOUT_S = 120
 
@@ -163,7 +162,6 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, shell=True, capture_output=True, text=True, timeout=_TIMEOUT_S)
 
 
-@long
 @pytest.mark.xdist_group("spark")
 def test_with_spark_the_lake_equals_the_tables(folder: Path) -> None:
     process = start(folder, "--spark", "--rows", "20")
