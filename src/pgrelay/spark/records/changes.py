@@ -91,7 +91,8 @@ def _parsed_once(changes: DataFrame) -> DataFrame:
     Spark moves one down as far as it can, and computes what lies between once more for each mention:
     `corrupt IS NULL` would parse a record hundreds of times. It moves none below a sample, but takes none of
     a stream; nor below what is not deterministic, which a MERGE by copy-on-write refuses as its source. Both
-    cost a few per cent at most. Selections move through them, so no more is parsed than is asked for.
+    cost a read a few per cent at most, though what a condition drops was parsed whole before. Selections move
+    through them, so no more is parsed than is asked for.
     """
     if not changes.isStreaming:
         return changes.sample(1.0, seed=0)
