@@ -79,6 +79,13 @@ def test_a_dropped_or_masked_key_column_is_an_error() -> None:
     assert hidden_keys(published(table()), Selection(hash=(r".*\.id",), mask=(r".*\.note",))) == []
 
 
+def test_of_many_dropped_key_columns_the_first_are_named_and_the_others_counted() -> None:
+    found = hidden_keys(published(*(table(f"t{n}", n) for n in range(7))), Selection(mask=(r".*\.id",)))
+    assert [each.level for each in found] == ["error"] * 6
+    assert "public.t4.id belongs to the key" in found[4].what
+    assert found[5].what == "2 more key columns would be dropped or masked"
+
+
 def test_a_partition_with_another_identity_than_its_root_is_reported() -> None:
     root = table("root", 1, identity="i", identity_index=("id", "code"))
     parts = table("same", 2, identity="i", identity_index=("code", "id")), table("other", 3)

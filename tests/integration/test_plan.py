@@ -197,7 +197,7 @@ async def test_plans_that_can_not_work_are_refused(
     with pytest.raises(SetupError, match="unset PGRELAY_SOURCE__SLOT"):
         await plan(path, 2)
     with pytest.raises(SetupError, match="unset PGRELAY_SOURCE__SLOT"):
-        await plan(path, 2, path.parent / "new")
+        await plan(path, 2, path.parent / "new" / "plan")
     assert not (path.parent / "new").exists()
     monkeypatch.delenv("PGRELAY_SOURCE__SLOT")
     assert list(path.parent.glob("relay-*")) == [], "a plan that is refused leaves files behind"

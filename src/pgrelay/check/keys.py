@@ -4,7 +4,7 @@ Source: manual, "ALTER TABLE", REPLICA IDENTITY, and "CREATE PUBLICATION", publi
 """
 
 from pgrelay.check import table_queries
-from pgrelay.check.findings import SHOWN, Finding, ok, refused, some, warning
+from pgrelay.check.findings import SHOWN, Finding, error, ok, refused, some, warning
 from pgrelay.check.table_queries import Published, Table
 from pgrelay.config import Config
 from pgrelay.encode.selection import Selection
@@ -166,14 +166,18 @@ def deferrable(published: Published) -> list[Finding]:
 def hidden_keys(relayed: Published, selection: Selection) -> list[Finding]:
     """Key columns that are configured to be dropped or masked."""
     why = "a run stops at the first change of the table"
-    found: list[Finding] = []
+    refusals: list[SetupError] = []
     for table in relayed.tables:
         for column in table.key:
             try:
                 selection.treatment(str(table), column, key=True)
             except SetupError as refusal:
-                found.append(refused(refusal, why))
-    return found[:SHOWN]
+                refusals.append(refusal)
+    found = [refused(refusal, why) for refusal in refusals[:SHOWN]]
+    if len(refusals) > SHOWN:
+        more = counted(len(refusals) - SHOWN, "more key column")
+        found.append(error(f"{more} would be dropped or masked", why, "leave columns of keys as they are"))
+    return found
 
 
 def keyless(published: Published, partitions: int) -> list[Finding]:

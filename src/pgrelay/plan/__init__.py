@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,9 +110,7 @@ def _write(origin: Path, config: Config, parts: Sequence[Part], create: bool) ->
     text = origin.read_text(encoding="utf-8-sig")
     with ExitStack() as undo:
         folder = parts[0].file.parent
-        if not os.path.exists(folder):
-            _make(folder)
-            undo.callback(folder.rmdir)
+        _make(folder, undo)
         for n, part in enumerate(parts):
             values: dict[str, Any] = {
                 "slot": part.slot,
@@ -137,9 +136,12 @@ def _changed(config: Config, values: dict[str, Any]) -> dict[str, Any]:
     return {key: list(v) if isinstance(v, tuple) else v for key, v in reversed(written.items())}
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, undo: ExitStack) -> None:
+    missing = takewhile(lambda path: not os.path.exists(path), (folder, *folder.parents))
     try:
-        folder.mkdir(parents=True)
+        for each in reversed([*missing]):
+            each.mkdir()
+            undo.callback(each.rmdir)
     except OSError as error:
         raise SetupError(
             f"{folder}: can't be created: {error.strerror}; name another with --output"
