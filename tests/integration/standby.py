@@ -89,6 +89,9 @@ def wait_synced(primary: Database, standby: Database, slot: str) -> None:
 
     def synced() -> bool:
         try:
+            # Otherwise the primary writes what moves the slot every 15 s, and the standby looks every 30 s.
+            ask(primary, "SELECT pg_log_standby_snapshot()")
+            ask(standby, "SELECT pg_reload_conf()")
             return ask(standby, query) is True
         except psycopg.OperationalError:
             return False
