@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from pgrelay.wire import tags
-from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY, id_after_tag
+from pgrelay.wire.replication import BODY_AT, HEADER_SIZE, STREAMED_BODY_AT, id_after_tag
 
 # The Relations of a streamed transaction: the number of the last to arrive, by (table's OID, xid).
 StreamedRelations: TypeAlias = dict[tuple[int, int], int]
@@ -70,4 +70,4 @@ class SessionRelations:
 
 
 def _without_xid(frame: bytes) -> bytes:
-    return frame[:BODY] + frame[STREAMED_BODY:]
+    return frame[:BODY_AT] + frame[STREAMED_BODY_AT:]

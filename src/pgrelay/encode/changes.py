@@ -1,7 +1,7 @@
 """Turns one change into its records: an insert, update, delete, truncate or logical message.
 
 Layout: manual, "Logical Replication Message Formats". Rows skip the classes of the wire room: the bytes of
-the tuple go straight into the value, by the relation's plan. Frames are whole XLogData messages; `body` is
+the tuple go straight into the value, by the relation's plan. Frames are whole XLogData messages; `body_at` is
 where the message's fields begin, after the tag and, inside a stream, the xid.
 """
 
@@ -34,7 +34,7 @@ from pgrelay.encode.topics import Topics
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from pgrelay.wire import pgoutput
 from pgrelay.wire.pgoutput import KEY_TUPLE, NEW_TUPLE, OLD_TUPLE
-from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY, frame_lsn
+from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY_AT, frame_lsn
 
 
 class Changes:
@@ -76,31 +76,31 @@ class Changes:
         self._segment = None
         self._envelope.end()
 
-    def insert(self, plan: Plan, frame: bytes, body: int) -> None:
-        if frame[body + 4] != NEW_TUPLE:
+    def insert(self, plan: Plan, frame: bytes, body_at: int) -> None:
+        if frame[body_at + 4] != NEW_TUPLE:
             raise ProtocolError(f"an insert into {plan.table} has no new row")
         value = self._value
         value.truncate(0)
         self._envelope.open_after(value, plan)
-        _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
+        _finish(frame, self._row.write(value, plan, frame, body_at + 5, False, None, None))
         if self._add(plan, self._key(plan), frame, CREATE, self._row.unchanged):
             plan.creates += 1
 
-    def update(self, plan: Plan, frame: bytes, body: int) -> None:
+    def update(self, plan: Plan, frame: bytes, body_at: int) -> None:
         if plan.doubtful:
-            _require_whole(plan, frame, body)
-        kind = frame[body + 4]
+            _require_whole(plan, frame, body_at)
+        kind = frame[body_at + 4]
         value = self._value
         value.truncate(0)
         if kind == NEW_TUPLE:
             self._envelope.open_after(value, plan)
-            _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
+            _finish(frame, self._row.write(value, plan, frame, body_at + 5, False, None, None))
             if self._add(plan, self._key(plan), frame, UPDATE, self._row.unchanged):
                 plan.updates += 1
             return
         old: list[OldValue | None] = []
         self._image.truncate(0)
-        pos = self._row.write(self._image, plan, frame, body + 5, _is_key(kind, plan, "update"), None, old)
+        pos = self._row.write(self._image, plan, frame, body_at + 5, _is_key(kind, plan, "update"), None, old)
         before, old_key = self._image.getvalue(), self._key(plan)
         if frame[pos] != NEW_TUPLE:
             raise ProtocolError(f"an update of {plan.table} has no new row")
@@ -112,13 +112,13 @@ class Changes:
             if self._add(plan, new_key, frame, UPDATE, self._row.unchanged):
                 plan.updates += 1
         else:
-            self._move(plan, frame, body, old_key, new_key, before, after)
+            self._move(plan, frame, body_at, old_key, new_key, before, after)
 
     def _move(
         self,
         plan: Plan,
         frame: bytes,
-        body: int,
+        body_at: int,
         old_key: bytes | None,
         new_key: bytes | None,
         before: bytes,
@@ -131,7 +131,7 @@ class Changes:
         value, unchanged = self._value, self._row.unchanged  # the new row's
         old_header, new_header = old_key, new_key
         if self._json_keys is not None:
-            old_header, new_header = self._json_keys.of_update(plan, frame, body + 5)
+            old_header, new_header = self._json_keys.of_update(plan, frame, body_at + 5)
         self._envelope.open_before(value, plan)
         value.write(before)
         self._envelope.close_before(value)
@@ -143,14 +143,14 @@ class Changes:
         if self._add(plan, new_key, frame, CREATE, unchanged, [("__debezium.oldkey", old_header)]):
             plan.creates += 1
 
-    def delete(self, plan: Plan, frame: bytes, body: int) -> None:
+    def delete(self, plan: Plan, frame: bytes, body_at: int) -> None:
         if plan.doubtful:
-            _require_whole(plan, frame, body)
-        key_only = _is_key(frame[body + 4], plan, "delete")
+            _require_whole(plan, frame, body_at)
+        key_only = _is_key(frame[body_at + 4], plan, "delete")
         value = self._value
         value.truncate(0)
         self._envelope.open_before(value, plan)
-        _finish(frame, self._row.write(value, plan, frame, body + 5, key_only, None, None))
+        _finish(frame, self._row.write(value, plan, frame, body_at + 5, key_only, None, None))
         self._envelope.close_before(value)
         if self._add(plan, self._key(plan), frame, DELETE, self._row.unchanged):
             plan.deletes += 1
@@ -172,20 +172,19 @@ class Changes:
         if self._add(self.messages, key, frame, MESSAGE, None):
             self.message_count += 1
 
-    def set_aside(self, plan: Plan, frame: bytes, body: int, op: str, error: RecordError) -> None:
+    def set_aside(self, plan: Plan, frame: bytes, body_at: int, op: str, error: RecordError) -> None:
         """Make a dead letter of a row's change that can't be encoded. Like a record, it takes a `seq`."""
         if self._segment is None:
             raise error
-        streamed = body == STREAMED_BODY
-        row = self.dead_letters.row_text(plan, pgoutput.parse(frame, streamed, HEADER_SIZE))
+        row = self.dead_letters.row_text(plan, parsed(frame, body_at))
         headers = [*self._headers(op, None), ("row", row)]
-        self._dead_letter(self._key_alone(plan, frame, body), error.value, error, headers)
+        self._dead_letter(self._key_alone(plan, frame, body_at), error.value, error, headers)
 
-    def _key_alone(self, plan: Plan, frame: bytes, body: int) -> bytes | None:
+    def _key_alone(self, plan: Plan, frame: bytes, body_at: int) -> bytes | None:
         """The key of a row whose other columns can't all be encoded; None if the key can't be either."""
         self._image.truncate(0)
         try:
-            self._row.write(self._image, plan, frame, body + 5, True, None, None)
+            self._row.write(self._image, plan, frame, body_at + 5, True, None, None)
         except RecordError:
             return None
         return self._key(plan)
@@ -254,7 +253,12 @@ class Changes:
         return headers if extra is None else headers + extra
 
 
-def _require_whole(plan: Plan, frame: bytes, body: int) -> None:
+def parsed(frame: bytes, body_at: int) -> pgoutput.PgoutputMessage:
+    """The whole message. Raises ProtocolError."""
+    return pgoutput.parse(frame, body_at == STREAMED_BODY_AT, HEADER_SIZE)
+
+
+def _require_whole(plan: Plan, frame: bytes, body_at: int) -> None:
     """Raises SetupError or RecordError if the old row may be a partition's whose old rows are not whole."""
     if plan.unlike:
         raise SetupError(
@@ -262,7 +266,7 @@ def _require_whole(plan: Plan, frame: bytes, body: int) -> None:
             f"would have nulls in place of values; ALTER TABLE {plan.unlike} REPLICA IDENTITY FULL, and "
             "pgrelay skip the transactions with earlier changes, which are named then"
         )
-    change = pgoutput.parse(frame, body == STREAMED_BODY, HEADER_SIZE)
+    change = parsed(frame, body_at)
     assert isinstance(change, pgoutput.Update | pgoutput.Delete)
     if change.old is not None and not change.old_is_key:
         names = [column.name for column in plan.columns]
