@@ -43,6 +43,8 @@ class Changes:
     def __init__(self, options: RecordOptions, topics: Topics, envelope: Envelope) -> None:
         self._envelope = envelope
         self._segment: Segment | None = None
+        # Records of the current transaction below this `seq` are passed over: see `PassedOver`.
+        self._skip_below: int = 0
         self.messages = messages_of(options, topics.message)
         self.message_count = 0
         self.dead_letters = DeadLetters(topics.dead_letter, options.limits(topics.dead_letter))
@@ -54,8 +56,9 @@ class Changes:
         self._image = BytesWriter()
 
     def begin(self, begin: TransactionBegin, skip_below: int) -> Segment:
-        """Begin a transaction. Returns its first segment. For `skip_below` see the envelope."""
-        self._envelope.begin(begin, skip_below)
+        """Begin a transaction, passing over its records below `skip_below`. Returns its first segment."""
+        self._envelope.begin(begin)
+        self._skip_below = skip_below
         if self.boundaries is not None:
             self.boundaries.begin()
         self._segment = Segment(begin)
@@ -194,7 +197,7 @@ class Changes:
     ) -> None:
         segment, envelope = self._segment, self._envelope
         assert segment is not None, "a change outside any transaction"
-        if envelope.seq >= envelope.skip_below:
+        if envelope.seq >= self._skip_below:
             segment.records.append(self.dead_letters.record(key, value, error, headers))
         envelope.seq += 1
 
@@ -230,7 +233,7 @@ class Changes:
             self._dead_letter(key, value, error, self._headers(op, None))
             return False
         partition = EVERY if op == TRUNCATE else 0 if key is None else BY_KEY
-        added = envelope.seq >= envelope.skip_below
+        added = envelope.seq >= self._skip_below
         if added:
             if boundaries is not None and not boundaries.begun:
                 segment.records.append(boundaries.begin_record(envelope))

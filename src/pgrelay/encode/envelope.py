@@ -11,7 +11,6 @@ from librt.strings import BytesWriter
 
 from pgrelay.assembly.events import TransactionBegin
 from pgrelay.encode.json_text import json_name
-from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Collection, Plan
 from pgrelay.encode.records import Unchanged
 
@@ -19,10 +18,8 @@ from pgrelay.encode.records import Unchanged
 class Envelope:
     """The current transaction, and the shape of its values."""
 
-    def __init__(self, options: RecordOptions) -> None:
+    def __init__(self) -> None:
         self.seq: int = 0
-        # Records of this transaction below this `seq` are passed over: see `PassedOver`.
-        self.skip_below: int = 0
         self.commit_lsn: int = 0
         self.commit_us: int = 0
         self.now_us: int = 0
@@ -34,9 +31,8 @@ class Envelope:
         # What is written as the place of a record that has none in its transaction.
         self.no_place: bytes = b"null"
 
-    def begin(self, begin: TransactionBegin, skip_below: int) -> None:
+    def begin(self, begin: TransactionBegin) -> None:
         self.seq = 0
-        self.skip_below = skip_below
         self.commit_lsn = begin.commit_lsn
         self.commit_us = begin.commit_us
         self.in_transaction = begin.xid is not None

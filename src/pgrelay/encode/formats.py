@@ -27,8 +27,8 @@ from pgrelay.wire.pgoutput import Relation
 
 def envelope_of(options: RecordOptions) -> Envelope:
     if options.format == "avro":
-        return DebeziumAvro(options) if options.envelope == "debezium" else FlatAvro(options)
-    return DebeziumJson(options) if options.envelope == "debezium" else FlatJson(options)
+        return DebeziumAvro(options) if options.envelope == "debezium" else FlatAvro()
+    return DebeziumJson(options) if options.envelope == "debezium" else FlatJson()
 
 
 def row_writer(options: RecordOptions) -> RowWriter:

@@ -5,7 +5,6 @@ from librt.strings import BytesWriter
 from pgrelay.encode.avro.body import NULL, PRESENT, boolean, long, string, write_long
 from pgrelay.encode.avro.envelope import AvroEnvelope
 from pgrelay.encode.avro.plan import AvroPlan
-from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Collection, Plan
 from pgrelay.encode.records import DELETE, Unchanged
 
@@ -13,8 +12,8 @@ from pgrelay.encode.records import DELETE, Unchanged
 class FlatAvro(AvroEnvelope):
     """The fields of `flat.FlatJson`; `__unchanged` and `__truncate` are null if JSON leaves them out."""
 
-    def __init__(self, options: RecordOptions) -> None:
-        super().__init__(options)
+    def __init__(self) -> None:
+        super().__init__()
         self._commit_lsn: bytes = b""
         self._commit_ms: bytes = b""
         self._ops: dict[str, bytes] = {}
