@@ -46,7 +46,6 @@ class Changes:
         # Records of the current transaction below this `seq` are passed over: see `PassedOver`.
         self._skip_below: int = 0
         self.messages = messages_of(options, topics.message)
-        self.message_count = 0
         self.dead_letters = DeadLetters(topics.dead_letter, options.limits(topics.dead_letter))
         self._options = options
         self.boundaries: Boundaries | None = boundaries_of(options, topics.transaction)
@@ -173,7 +172,7 @@ class Changes:
         self._envelope.message(value, self.messages, message.prefix, message.content)
         key = self._envelope.message_key(self.messages, message.prefix) if self._options.key else None
         if self._add(self.messages, key, frame, MESSAGE, None):
-            self.message_count += 1
+            self.messages.messages += 1
 
     def set_aside(self, plan: Plan, frame: bytes, body_at: int, op: str, error: RecordError) -> None:
         """Make a dead letter of a row's change that can't be encoded. Like a record, it takes a `seq`."""

@@ -25,7 +25,7 @@ from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.passed_over import PassedOver
 from pgrelay.encode.plan import FULL, Plan, RelationFacts
 from pgrelay.encode.plans import Plans
-from pgrelay.encode.records import CREATE, DELETE, MESSAGE, UPDATE, Segment
+from pgrelay.encode.records import CREATE, DELETE, UPDATE, Segment
 from pgrelay.encode.relations import Relations
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError
@@ -98,9 +98,7 @@ class Encoder:
 
     def take_counts(self) -> list[tuple[str, str, int]]:
         """Table, op and number of the records since the last call, without dead letters and left-out ones."""
-        messages, self._changes.message_count = self._changes.message_count, 0
-        counts = [("message", MESSAGE, messages)] if messages else []
-        return counts + self._plans.take_counts()
+        return self._changes.messages.take_counts() + self._plans.take_counts()
 
     def feed(self, events: list[Event]) -> None:
         """Take more events; the earlier ones must all be encoded."""

@@ -12,7 +12,7 @@ from pgrelay.encode.binary.values import binary_encoding
 from pgrelay.encode.json_text import json_name
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partition
-from pgrelay.encode.records import CREATE, DELETE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
+from pgrelay.encode.records import CREATE, DELETE, MESSAGE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
 from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hashed, masked
 from pgrelay.encode.types import CONVERT, ColumnType, Encoding, builtin_type
 from pgrelay.encode.values.json_value import JsonEncoding
@@ -80,7 +80,10 @@ class ColumnPlan:
 
 
 class Collection:
-    """What records are of: a relation, or the logical messages. `source_names` names it in `source`."""
+    """What records are of, and how many there were: a relation, or the logical messages.
+
+    `source_names` names it in `source`.
+    """
 
     def __init__(self, table: str, topic: str, source_names: bytes, options: RecordOptions) -> None:
         self.table = table
@@ -88,6 +91,23 @@ class Collection:
         self.source_names = source_names
         self.limits = options.limits(topic)
         self.opening = Opening()
+        self.creates = 0
+        self.updates = 0
+        self.deletes = 0
+        self.truncates = 0
+        self.messages = 0
+
+    def take_counts(self) -> list[tuple[str, str, int]]:
+        """Table, op and number of the records since the last call, of each op that had any."""
+        counts = (
+            (CREATE, self.creates),
+            (UPDATE, self.updates),
+            (DELETE, self.deletes),
+            (TRUNCATE, self.truncates),
+            (MESSAGE, self.messages),
+        )
+        self.creates = self.updates = self.deletes = self.truncates = self.messages = 0
+        return [(self.table, op, count) for op, count in counts if count]
 
 
 def names_in_json(schema: str, table: str) -> bytes:
@@ -96,7 +116,7 @@ def names_in_json(schema: str, table: str) -> bytes:
 
 
 class Plan(Collection):
-    """How the rows of one relation become records, and how many did since the relay last looked."""
+    """How the rows of one relation become records."""
 
     def __init__(self, relation: Relation, facts: RelationFacts, topic: str, options: RecordOptions) -> None:
         super().__init__(str(relation), topic, names_in_json(relation.namespace, relation.name), options)
@@ -125,10 +145,6 @@ class Plan(Collection):
         self.asks_again: bool = self.full or arrays
         # Whether this plan's schema was announced, and no other of the same relation since.
         self.announced = False
-        self.creates = 0
-        self.updates = 0
-        self.deletes = 0
-        self.truncates = 0
 
     def column_plan(
         self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
@@ -140,17 +156,6 @@ class Plan(Collection):
         """Note the partitions of this root whose old rows are not whole."""
         self.partitions = partitions
         self.doubtful = bool(self.unlike) or bool(partitions)
-
-    def take_counts(self) -> list[tuple[str, str, int]]:
-        """Table, op and number of the plan's records since the last call, if there were any."""
-        counts = (
-            (CREATE, self.creates),
-            (UPDATE, self.updates),
-            (DELETE, self.deletes),
-            (TRUNCATE, self.truncates),
-        )
-        self.creates = self.updates = self.deletes = self.truncates = 0
-        return [(self.table, op, count) for op, count in counts if count]
 
 
 def column_type(column: RelationColumn, facts: RelationFacts) -> ColumnType:
