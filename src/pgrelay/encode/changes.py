@@ -84,7 +84,7 @@ class Changes:
         value = self._value
         value.truncate(0)
         self._envelope.open_after(value, plan)
-        _finish(frame, self._row.write(value, plan, frame, body_at + 5, False, None, None))
+        _finish(frame, self._row.write(value, plan, frame, body_at + 5))
         if self._add(plan, self._key(plan), frame, CREATE, self._row.unchanged):
             plan.creates += 1
 
@@ -96,18 +96,18 @@ class Changes:
         value.truncate(0)
         if kind == NEW_TUPLE:
             self._envelope.open_after(value, plan)
-            _finish(frame, self._row.write(value, plan, frame, body_at + 5, False, None, None))
+            _finish(frame, self._row.write(value, plan, frame, body_at + 5))
             if self._add(plan, self._key(plan), frame, UPDATE, self._row.unchanged):
                 plan.updates += 1
             return
         old: list[OldValue | None] = []
         self._image.truncate(0)
-        pos = self._row.write(self._image, plan, frame, body_at + 5, _is_key(kind, plan, "update"), None, old)
+        pos = self._row.write(self._image, plan, frame, body_at + 5, _is_key(kind, plan, "update"), keep=old)
         before, old_key = self._image.getvalue(), self._key(plan)
         if frame[pos] != NEW_TUPLE:
             raise ProtocolError(f"an update of {plan.table} has no new row")
         self._image.truncate(0)
-        _finish(frame, self._row.write(self._image, plan, frame, pos + 1, False, old, None))
+        _finish(frame, self._row.write(self._image, plan, frame, pos + 1, old=old))
         after, new_key = self._image.getvalue(), self._key(plan)
         if new_key == old_key:
             self._envelope.both(value, plan, before, after)
@@ -152,7 +152,7 @@ class Changes:
         value = self._value
         value.truncate(0)
         self._envelope.open_before(value, plan)
-        _finish(frame, self._row.write(value, plan, frame, body_at + 5, key_only, None, None))
+        _finish(frame, self._row.write(value, plan, frame, body_at + 5, key_only))
         self._envelope.close_before(value)
         if self._add(plan, self._key(plan), frame, DELETE, self._row.unchanged):
             plan.deletes += 1
@@ -186,7 +186,7 @@ class Changes:
         """The key of a row whose other columns can't all be encoded; None if the key can't be either."""
         self._image.truncate(0)
         try:
-            self._row.write(self._image, plan, frame, body_at + 5, True, None, None)
+            self._row.write(self._image, plan, frame, body_at + 5, key_only=True)
         except RecordError:
             return None
         return self._key(plan)

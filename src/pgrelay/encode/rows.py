@@ -78,9 +78,9 @@ class RowWriter:
         plan: Plan,
         data: bytes,
         pos: i64,
-        key_only: bool,
-        old: list[OldValue | None] | None,
-        keep: list[OldValue | None] | None,
+        key_only: bool = False,
+        old: list[OldValue | None] | None = None,
+        keep: list[OldValue | None] | None = None,
     ) -> i64:
         """Append the row whose TupleData starts at `pos`, and return where it ends.
 
