@@ -17,6 +17,7 @@ from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, ha
 from pgrelay.encode.types import CONVERT, ColumnType, Encoding, builtin_type
 from pgrelay.encode.values.json_value import JsonEncoding
 from pgrelay.encode.values.text import text_encoding
+from pgrelay.errors import SetupError
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 
 FULL: Final = "f"
@@ -77,6 +78,13 @@ class ColumnPlan:
         self.text: Encoding = text
         # None if we don't know the type's binary form.
         self.binary: Encoding | None = binary
+
+    def unknown_form(self) -> SetupError:
+        """The error for a value in a binary form that we don't know."""
+        return SetupError(
+            f"{self.table}.{self.name}: pgrelay does not read the binary form of type {self.type.name}; "
+            "set source.binary: false"
+        )
 
 
 class Collection:
@@ -140,9 +148,8 @@ class Plan(Collection):
             self.columns.append(self.column_plan(column, key, column_type(column, facts), options))
         self.has_key: bool = any(column.key for column in self.columns)
         self.keyed: bool = options.key and self.has_key
-        # Whether the facts may differ the next time: the key under FULL, and in Avro arrays' dimensions.
-        arrays = options.format == "avro" and any(column.type.is_array for column in self.columns)
-        self.asks_again: bool = self.full or arrays
+        # Whether the facts may differ the next time: under FULL the key.
+        self.asks_again: bool = self.full
         # Whether this plan's schema was announced, and no other of the same relation since.
         self.announced = False
 
@@ -151,6 +158,18 @@ class Plan(Collection):
     ) -> ColumnPlan:
         """One column in the plan's format. Called while a plan is built, once it has `facts`."""
         return ColumnPlan(self.table, column, key, of, options)
+
+    def refused_values(self, options: RecordOptions) -> SetupError | None:
+        """Why the rows can't be relayed: values of a column come in a binary form that we don't know.
+
+        Checked before the first row, since the first such value may come days after it; but not at the
+        Relation: those of partitions come too, and no rows of theirs.
+        """
+        if options.binary_values:
+            for column in self.columns:
+                if column.type.sends and column.binary is None and not column.hidden:
+                    return column.unknown_form()
+        return None
 
     def publishes(self, partitions: list[Partition]) -> None:
         """Note the partitions of this root whose old rows are not whole."""
