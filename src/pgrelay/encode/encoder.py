@@ -197,11 +197,10 @@ class Encoder:
         self._hidden.check(plan, frame_lsn(change))
         self._relations.plans[plan.relation.oid] = plan
         if self._relations is self._session:
-            self._plans.use(plan)
-            aside = self._plans.take_name(plan)
-            if aside is not None:
+            unnamed = self._plans.use(plan)
+            if unnamed is not None:
                 # If it has a change after all, its message is read again.
-                self._session.plans.pop(aside, None)
+                self._session.plans.pop(unnamed, None)
 
     def _frame(self, frame: bytes) -> None:
         try:
@@ -264,7 +263,7 @@ class Encoder:
         if made is not None:
             self._use(made)
         else:
-            self._needs.ask_facts(body, pgoutput.parse_relation(body), envelope.xid_number, self._ahead())
+            self._needs.ask_facts(body, envelope.xid_number, self._ahead())
         return True
 
     def _take_relation(self, frame: bytes) -> None:

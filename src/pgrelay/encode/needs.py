@@ -75,10 +75,9 @@ class Needs:
         self._topics_met: set[str] = set()
         self._announced = Announced()
 
-    def ask_facts(
-        self, body: bytes, relation: pgoutput.Relation, xid: int | None, coming: Iterable[RelationAhead]
-    ) -> None:
+    def ask_facts(self, body: bytes, xid: int | None, coming: Iterable[RelationAhead]) -> None:
         """Need the facts of a relation, whose message is `body`, and of those of `coming` that lack them."""
+        relation = pgoutput.parse_relation(body)
         self.need = FactsNeeded(relation, xid, body, tuple(self._unknown(body, coming)))
 
     def _unknown(self, body: bytes, coming: Iterable[RelationAhead]) -> Iterator[FactsNeeded]:
