@@ -8,12 +8,13 @@ import pytest
 
 from pgrelay.assembly.events import TransactionBegin
 from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.needs import Announcement
 from pgrelay.encode.options import DeadLetterOptions, RecordOptions
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.types import ColumnType, Encodings
+from pgrelay.encode.types import ColumnType
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError, SetupError
 from tests.encode.encoding import NOW, OPTIONS, encoder_of, outcomes, transaction
 from tests.wire import build

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts
 from pgrelay.encode.rows import OldValue, RowWriter
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.types import Encodings
 from pgrelay.errors import ProtocolError, RecordError
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 from tests.encode.encoding import OPTIONS

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pgrelay.encode.binary.values import binary_encoding
+from pgrelay.encode.encodings import CONVERT, Encoding
 from pgrelay.encode.json_text import json_name
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partition
 from pgrelay.encode.records import CREATE, DELETE, MESSAGE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
 from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hashed, masked
-from pgrelay.encode.types import CONVERT, ColumnType, Encoding, builtin_type
+from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.encode.values.json_value import JsonEncoding
 from pgrelay.encode.values.text import text_encoding
 from pgrelay.errors import SetupError

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pgrelay.encode import oids
 from pgrelay.encode.avro.kinds import Schema
 from pgrelay.encode.avro.types import avro_type, from_binary
-from pgrelay.encode.types import ColumnType, Encodings, builtin_type
+from pgrelay.encode.encodings import Encodings
+from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.encode.values.floats import float4_text
 from tests.encode.decoded_avro import whole_value
 from tests.encode.json_values import ALL_CHOICES, DEFAULTS, built_in, from_text, numeric_typmod

@@ -11,16 +11,17 @@ from mypy_extensions import i64
 
 from pgrelay.encode.avro.body import write_length, write_long
 from pgrelay.encode.avro.values import boolean, epoch_days, epoch_micros, write_decimal, write_double
-from pgrelay.encode.types import CONVERT, TRUTH, Encoding
+from pgrelay.encode.encodings import CONVERT, Encoding
 from pgrelay.encode.values.digits import integer
 from pgrelay.encode.values.plain import copy
 
-# Besides TRUTH, and CONVERT, whose converter gives the whole body.
+# Besides CONVERT, whose converter gives the whole body.
 SIZED: Final = 10  # a string or bytes: the number of the value's bytes, then the bytes
 WHOLE: Final = 11  # an int or long, from its digits
 DAYS: Final = 12  # a date
 MICROS: Final = 13  # a timestamp
 DOUBLE: Final = 14  # a double, from a decimal
+TRUTH: Final = 15  # a boolean
 UNSCALED: Final = 16  # a decimal: the kind is this plus its scale
 
 Schema = Any

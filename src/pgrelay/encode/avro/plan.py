@@ -6,11 +6,12 @@ from pgrelay.encode.avro.body import NULL, PRESENT, sized, string
 from pgrelay.encode.avro.kinds import Schema
 from pgrelay.encode.avro.names import legal, shown
 from pgrelay.encode.avro.types import STRING, avro_type, from_binary
+from pgrelay.encode.encodings import Encoding
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import ColumnPlan, Plan, RelationFacts
 from pgrelay.encode.records import PLACEHOLDER
 from pgrelay.encode.selection import HASH, MASK
-from pgrelay.encode.types import ColumnType, Encoding
+from pgrelay.encode.types import ColumnType
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 
 

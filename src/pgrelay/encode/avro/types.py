@@ -31,10 +31,11 @@ from typing import Final
 from pgrelay.encode import oids
 from pgrelay.encode.avro import values
 from pgrelay.encode.avro.body import sized
-from pgrelay.encode.avro.kinds import DAYS, DOUBLE, MICROS, SIZED, UNSCALED, WHOLE, AvroType, Schema
+from pgrelay.encode.avro.kinds import DAYS, DOUBLE, MICROS, SIZED, TRUTH, UNSCALED, WHOLE, AvroType, Schema
 from pgrelay.encode.binary.sets import array_decoder, hstore_decoder
 from pgrelay.encode.binary.values import same_text, text_decoder
-from pgrelay.encode.types import CONVERT, TRUTH, ColumnType, Converter, Encodings
+from pgrelay.encode.encodings import CONVERT, Converter, Encodings
+from pgrelay.encode.types import ColumnType
 from pgrelay.encode.values.arrays import array_converter
 from pgrelay.encode.values.hstore import hstore_converter
 from pgrelay.encode.values.json_value import utf8

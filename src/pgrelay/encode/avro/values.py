@@ -12,8 +12,8 @@ from librt.strings import BytesWriter, read_f32_le, read_i64_be, write_f32_le, w
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.avro.body import PRESENT, long, sized
+from pgrelay.encode.encodings import Converter
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import Converter
 from pgrelay.encode.values.civil import DAY_US
 from pgrelay.encode.values.digits import MINUS, SAFE, few_decimals
 from pgrelay.encode.values.marks import Marks

@@ -54,20 +54,10 @@ from pgrelay.encode.binary.times import (
     timestamptz_text,
     timetz_text,
 )
+from pgrelay.encode.encodings import BASE64, CONVERT, HEX, OBJECT, Converter, Encodings, array_of
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import (
-    BASE64,
-    CONVERT,
-    HEX,
-    OBJECT,
-    QUOTED,
-    RAW,
-    ColumnType,
-    Converter,
-    Encodings,
-    array_of,
-)
-from pgrelay.encode.values.json_value import JsonEncoding
+from pgrelay.encode.types import ColumnType
+from pgrelay.encode.values.json_value import QUOTED, RAW, JsonEncoding
 from pgrelay.encode.values.text import string_converter, text_encoding
 
 

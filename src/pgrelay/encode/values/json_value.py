@@ -6,12 +6,21 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
+from pgrelay.encode.encodings import Encoding
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Encoding
 from pgrelay.encode.values.escapes import escaped, write_escaped
 from pgrelay.encode.values.numbers import write_json_number
 from pgrelay.encode.values.plain import copy
 from pgrelay.encode.values.temporal import write_timestamp
+
+# The kinds of encoding that JSON has besides CONVERT.
+RAW: Final = 0  # the value's bytes are themselves valid JSON
+QUOTED: Final = 1  # between quotes as they are: bytes that never need escaping
+TEXT: Final = 2  # a JSON string whose bytes may need escaping: `pgrelay.encode.values.escapes`
+TRUTH: Final = 4  # a boolean
+LOCAL: Final = 5  # a timestamp in ISO 8601
+INSTANT: Final = 6  # the same of a timestamptz
+FLOAT: Final = 7  # a number, or one of the three values that JSON has no number for
 
 _QUOTE: Final[u8] = ord('"')
 _TRUE: Final[u8] = ord("t")

@@ -9,40 +9,45 @@ from binascii import b2a_base64, unhexlify
 from typing import Final
 
 from pgrelay.encode import oids
-from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import (
+from pgrelay.encode.encodings import (
     BASE64,
     BOOLEAN,
     CONVERT,
     DECIMAL_BASE64,
     EPOCH_DAYS,
-    FLOAT,
     HEX,
-    INSTANT,
     INTEGER,
     ISO_DATE,
     ISO_DURATION,
     ISO_TIME,
     ISO_TIMESTAMP,
     JSON,
-    LOCAL,
     MICROS,
     NUMBER,
     OBJECT,
-    QUOTED,
-    RAW,
     STRING,
-    TEXT,
-    TRUTH,
     VARIABLE_DECIMAL,
-    ColumnType,
     Converter,
     Encodings,
     array_of,
 )
+from pgrelay.encode.refusal import refusal
+from pgrelay.encode.types import ColumnType
 from pgrelay.encode.values.arrays import array_converter
 from pgrelay.encode.values.hstore import hstore_converter
-from pgrelay.encode.values.json_value import JsonEncoding, json_string, json_string_checked, utf8
+from pgrelay.encode.values.json_value import (
+    FLOAT,
+    INSTANT,
+    LOCAL,
+    QUOTED,
+    RAW,
+    TEXT,
+    TRUTH,
+    JsonEncoding,
+    json_string,
+    json_string_checked,
+    utf8,
+)
 from pgrelay.encode.values.numbers import (
     decimal_base64,
     declared_scale,

@@ -10,11 +10,11 @@ import psycopg
 from psycopg.rows import dict_row, tuple_row
 
 from pgrelay.encode.avro.types import avro_type
-from pgrelay.encode.catalog_types import CatalogType, resolved
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.plan import RelationFacts, column_type
 from pgrelay.encode.schema import IDENTITIES
 from pgrelay.encode.topics import Topics, folded
-from pgrelay.encode.types import Encodings
+from pgrelay.encode.types import CatalogType, resolved
 from pgrelay.encode.values.text import text_encoding
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
