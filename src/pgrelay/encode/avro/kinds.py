@@ -28,8 +28,8 @@ Schema = Any
 
 
 @dataclass(frozen=True, slots=True)
-class AvroType(Encoding):
-    """How values become Avro; `schema` is their type in a schema."""
+class AvroEncoding(Encoding):
+    """How one column's values become Avro; `schema` is their type in a schema, `name` that type in short."""
 
     schema: Schema = "string"
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pgrelay.encode.avro.body import NULL, PRESENT, sized, string
 from pgrelay.encode.avro.kinds import Schema
 from pgrelay.encode.avro.names import legal, shown
-from pgrelay.encode.avro.types import STRING, avro_type, from_binary
+from pgrelay.encode.avro.types import STRING, avro_binary_encoding, avro_text_encoding
 from pgrelay.encode.encodings import Encoding
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import ColumnPlan, Plan, RelationFacts
@@ -42,9 +42,9 @@ class AvroColumn(ColumnPlan):
             if self.binary is not None:
                 self.binary = _unquoted(self.binary)
         elif self.treatment != MASK:
-            text = avro_type(of, options.encodings, dimensions)
+            text = avro_text_encoding(of, options.encodings, dimensions)
             self.text, self.schema, self.encoding = text, text.schema, text.name
-            self.binary = from_binary(of, options.encodings, dimensions)
+            self.binary = avro_binary_encoding(of, options.encodings, dimensions)
         self.shown_name = string(self.field)
         self.member = PRESENT if self.nullable else b""
         self.key_member = b""
