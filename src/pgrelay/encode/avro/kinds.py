@@ -10,7 +10,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from pgrelay.encode.avro.body import write_length, write_long
-from pgrelay.encode.avro.values import boolean, epoch_days, epoch_micros, write_decimal, write_double
+from pgrelay.encode.avro.values import finite_days, finite_micros, truth, write_decimal, write_double
 from pgrelay.encode.encodings import CONVERT, Encoding
 from pgrelay.encode.values.digits import integer
 from pgrelay.encode.values.plain import copy
@@ -41,15 +41,15 @@ class AvroEncoding(Encoding):
         elif kind == WHOLE:
             write_long(writer, integer(data, start, end))
         elif kind == MICROS:
-            write_long(writer, epoch_micros(data, start, end))
+            write_long(writer, finite_micros(data, start, end))
         elif kind == DAYS:
-            write_long(writer, epoch_days(data, start, end))
+            write_long(writer, finite_days(data, start, end))
         elif kind == DOUBLE:
             write_double(writer, data, start, end)
         elif kind >= UNSCALED:
             write_decimal(writer, data, start, end, kind - UNSCALED)
         elif kind == TRUTH:
-            writer.write(boolean(data[start:end]))
+            writer.write(truth(data[start:end]))
         else:
             assert kind == CONVERT
             assert self.convert is not None

@@ -1,5 +1,6 @@
 """One value as JSON, by the kind of its encoding."""
 
+from binascii import b2a_base64, hexlify
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,6 +67,16 @@ def json_string(data: bytes) -> bytes:
 def json_string_checked(data: bytes) -> bytes:
     """`json_string` of bytes that may not be UTF-8. Raises ValueError if they aren't."""
     return json_string(utf8(data))
+
+
+def json_base64(data: bytes) -> bytes:
+    """A base64 string of the bytes themselves."""
+    return b'"' + b2a_base64(data, newline=False) + b'"'
+
+
+def json_hex(data: bytes) -> bytes:
+    """A string of the bytes' hexadecimal digits."""
+    return b'"' + hexlify(data) + b'"'
 
 
 def utf8(data: bytes) -> bytes:

@@ -5,7 +5,7 @@ bytea_output hex, extra_float_digits 3, lc_monetary C, client_encoding UTF8. The
 ``docs/records.md`` is the contract.
 """
 
-from binascii import b2a_base64, unhexlify
+from binascii import unhexlify
 from typing import Final
 
 from pgrelay.encode import oids
@@ -44,6 +44,7 @@ from pgrelay.encode.values.json_value import (
     TEXT,
     TRUTH,
     JsonEncoding,
+    json_base64,
     json_string,
     json_string_checked,
     utf8,
@@ -86,7 +87,7 @@ def text_encoding(column: ColumnType, choices: Encodings) -> JsonEncoding:
 
 def bytea_base64(value: bytes) -> bytes:
     """A base64 string, from ``\\x`` and hexadecimal digits."""
-    return b'"' + b2a_base64(bytea(value), newline=False) + b'"'
+    return json_base64(bytea(value))
 
 
 def bytea(value: bytes) -> bytes:
