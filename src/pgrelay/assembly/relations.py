@@ -54,19 +54,18 @@ class SessionRelations:
 
     def replay(self, frame: bytes) -> None:
         """Take in a Relation of a stream that has committed."""
-        self._keep(_without_xid(frame))
+        frame = _without_xid(frame)
+        self.latest[id_after_tag(frame)] = frame
 
     def restore(self, later: Iterable[bytes]) -> list[bytes]:
         """Put the Relations from `sent_later` back in force; returns those that differ from the replayed."""
         changed = []
         for frame in later:
-            if self.latest[id_after_tag(frame)][HEADER_SIZE:] != frame[HEADER_SIZE:]:
+            oid = id_after_tag(frame)
+            if self.latest[oid][HEADER_SIZE:] != frame[HEADER_SIZE:]:
                 changed.append(frame)
-            self._keep(frame)
+            self.latest[oid] = frame
         return changed
-
-    def _keep(self, frame: bytes) -> None:
-        self.latest[id_after_tag(frame)] = frame
 
 
 def _without_xid(frame: bytes) -> bytes:
