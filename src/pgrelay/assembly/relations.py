@@ -34,7 +34,7 @@ class SessionRelations:
         self._count += 1
         self._arrivals[oid] = self._count
 
-    def describe(self, stream: StreamedRelations, tag: int, frame: bytes) -> None:
+    def note_streamed(self, stream: StreamedRelations, tag: int, frame: bytes) -> None:
         """Note a Relation or Type that came inside a stream. Raises ProtocolError if it has no OID."""
         oid = id_after_tag(_without_xid(frame))
         if tag == tags.RELATION:

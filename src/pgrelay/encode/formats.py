@@ -1,4 +1,4 @@
-"""The classes that write each format and envelope, chosen once."""
+"""What differs by format and envelope: the classes that write it, and the schemas that it needs."""
 
 from pgrelay.encode.avro.boundaries import AvroBoundaries
 from pgrelay.encode.avro.debezium import DebeziumAvro

@@ -1,6 +1,7 @@
 """The streaming replication protocol: the messages inside CopyData, and the command that starts them.
 
-Formats: PostgreSQL manual, "Streaming Replication Protocol".
+Formats: PostgreSQL manual, "Streaming Replication Protocol". Times are microseconds since 1970-01-01 UTC,
+LSNs are ints.
 """
 
 from dataclasses import dataclass

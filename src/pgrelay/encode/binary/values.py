@@ -1,13 +1,13 @@
-"""JSON encodings of values that come in binary, the form that each type's send function writes.
+"""Values that come in binary, the form that each type's send function writes: their text, and their JSON.
 
 A value is converted to the text that its type's output function would print under the settings that
-``pgrelay.encode.values.text`` names, and that text is encoded as usual. So by construction a value gives the
-same JSON whether it came as text or binary. Only arrays, hstore and bytea skip the text, since their JSON
-follows from the binary form as simply.
+``pgrelay.encode.values.text`` names, and that text is encoded as usual, in JSON here and in ``avro.types`` in
+Avro. So by construction a value gives the same record whether it came as text or binary. Only arrays, hstore
+and bytea skip the text, since what is written follows from the binary form as simply.
 
 Unknown here (None): the types that send an OID and print a name (regclass and its like), composites, tsquery,
-aclitem, and every extension's type except those in `_BY_NAME` and hstore; and hstore if
-the server converts text.
+aclitem, and every extension's type except those in `_BY_NAME` and hstore; and hstore if the server converts
+text.
 """
 
 from binascii import hexlify
