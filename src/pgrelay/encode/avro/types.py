@@ -62,7 +62,7 @@ def avro_text_encoding(column: ColumnType, choices: Encodings, dimensions: int =
         return _numeric(column.typmod, choices)
     if column.oid == oids.TIMETZ and choices.time == "debezium":
         return _logical("long", "time-micros", values.utc_time)
-    text = AvroEncoding(CONVERT, "string", _checked) if choices.checked else STRING
+    text = AvroEncoding(CONVERT, "string", _CHECKED) if choices.checked else STRING
     if column.is_hstore:
         return _map(hstore_converter(text.written, values.MAP))
     if column.is_array:
@@ -80,7 +80,7 @@ def avro_binary_encoding(column: ColumnType, choices: Encodings, dimensions: int
     if column.is_hstore:
         if choices.recoded:
             return None
-        return _map(hstore_decoder(_checked if choices.checked else sized, values.MAP))
+        return _map(hstore_decoder(_CHECKED if choices.checked else sized, values.MAP))
     if column.is_array:
         of = column.element_type()
         element = avro_binary_encoding(of, choices, of.dimensions)
@@ -96,9 +96,9 @@ def avro_binary_encoding(column: ColumnType, choices: Encodings, dimensions: int
     return replace(of_text, kind=CONVERT, convert=lambda value: of_text.written(decode(value)))
 
 
-def _checked(value: bytes) -> bytes:
-    """A string of bytes that may not be UTF-8."""
-    return sized(utf8(value))
+def _sized(convert: Converter) -> Converter:
+    """A converter to the string, or bytes, that `convert` gives."""
+    return lambda value: sized(convert(value))
 
 
 def _map(convert: Converter) -> AvroEncoding:
@@ -136,18 +136,8 @@ _DOUBLE: Final = AvroEncoding(DOUBLE, "double", schema="double")
 _INT: Final = AvroEncoding(WHOLE, "int", schema="int")
 _LONG: Final = AvroEncoding(WHOLE, "long", schema="long")
 
-
-def _amount(value: bytes) -> bytes:
-    return sized(money_amount(value))
-
-
-def _single_byte(value: bytes) -> bytes:
-    return sized(single_byte_text(value))
-
-
-def _bytea(value: bytes) -> bytes:
-    return sized(bytea(value))
-
+# A string of bytes that may not be UTF-8.
+_CHECKED: Final = _sized(utf8)
 
 _FIXED: Final[dict[int, AvroEncoding]] = {
     oids.BOOL: AvroEncoding(TRUTH, "boolean", schema="boolean"),
@@ -157,9 +147,9 @@ _FIXED: Final[dict[int, AvroEncoding]] = {
     oids.OID: _LONG,
     oids.FLOAT4: AvroEncoding(CONVERT, "float", values.single, "float"),
     oids.FLOAT8: _DOUBLE,
-    oids.MONEY: AvroEncoding(CONVERT, "string", _amount),
-    oids.CHAR: AvroEncoding(CONVERT, "string", _single_byte),
-    oids.BYTEA: AvroEncoding(CONVERT, "bytes", _bytea, "bytes"),
+    oids.MONEY: AvroEncoding(CONVERT, "string", _sized(money_amount)),
+    oids.CHAR: AvroEncoding(CONVERT, "string", _sized(single_byte_text)),
+    oids.BYTEA: AvroEncoding(CONVERT, "bytes", _sized(bytea), "bytes"),
     oids.DATE: _logical("int", "date", None, DAYS),
     oids.TIMESTAMP: _logical("long", "local-timestamp-micros", None, MICROS),
     oids.TIMESTAMPTZ: _logical("long", "timestamp-micros", None, MICROS),
