@@ -1,8 +1,8 @@
 """What surrounds the row in a value, for one transaction after the other.
 
-The base class keeps what every envelope says: which transaction, which record of it, when. A subclass writes
-what comes before, between and after the rows, by the methods that raise here. Times are microseconds since
-1970; `seq` counts the records of a transaction from 0.
+The base class keeps what every envelope says: which transaction, which record of it, when. Around rows it
+writes what the flat envelopes do, which is nothing; a subclass writes what follows them, by the methods that
+raise here. Times are microseconds since 1970; `seq` counts the records of a transaction from 0.
 """
 
 from binascii import b2a_base64
@@ -60,19 +60,19 @@ class Envelope:
 
     def open_after(self, writer: BytesWriter, plan: Plan) -> None:
         """Write what precedes the new row of a create, or of an update whose old row was not sent."""
-        raise NotImplementedError
+        writer.write(plan.opening.value)
 
     def open_before(self, writer: BytesWriter, plan: Plan) -> None:
         """Write what precedes the old row of a delete."""
-        raise NotImplementedError
+        writer.write(plan.opening.value)
 
     def close_before(self, writer: BytesWriter) -> None:
         """Write what follows the old row of a delete."""
-        raise NotImplementedError
 
     def both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
         """Write the rows of an update whose old row was sent."""
-        raise NotImplementedError
+        writer.write(plan.opening.value)
+        writer.write(after)
 
     def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
         """Write a truncate, in place of rows."""

@@ -22,19 +22,6 @@ class FlatAvro(AvroEnvelope):
         self._commit_lsn = long(self.commit_lsn)
         self._commit_ms = long(self.commit_us // 1000)
 
-    def open_after(self, writer: BytesWriter, plan: Plan) -> None:
-        writer.write(plan.opening.value)
-
-    def open_before(self, writer: BytesWriter, plan: Plan) -> None:
-        writer.write(plan.opening.value)
-
-    def close_before(self, writer: BytesWriter) -> None:
-        """There is no other row."""
-
-    def both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
-        writer.write(plan.opening.value)
-        writer.write(after)
-
     def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
         assert isinstance(plan, AvroPlan)
         writer.write(plan.opening.value)
