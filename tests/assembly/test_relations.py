@@ -14,7 +14,7 @@ from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.errors import ProtocolError
 from pgrelay.wire import tags
-from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY
+from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY_AT
 from tests.assembly.transactions import ORDERS, UNLIMITED, commit, events, segment
 from tests.wire import build
 from tests.wire.build import xlog_data
@@ -120,6 +120,6 @@ def test_an_older_streams_commit_does_not_replace_a_newer_streams_relation(assem
 
 
 def test_a_relation_in_a_stream_without_an_oid_is_refused(assembler: Assembler) -> None:
-    cut = relation("older", 731)[: STREAMED_BODY + 2]
+    cut = relation("older", 731)[: STREAMED_BODY_AT + 2]
     with pytest.raises(ProtocolError, match="message 'R' is truncated"):
         events(assembler, segment(731, cut))

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from pgrelay.check.table_queries import Column
 from pgrelay.check.tables import conflicting, selected, truncated_whole, unreadable, unselected
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.types import ColumnType, Encodings
+from pgrelay.encode.types import ColumnType
 from tests.check.tables import published, table
 
 

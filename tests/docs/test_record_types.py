@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from pgrelay.encode.types import QUOTED, TEXT, ColumnType, Encodings, builtin_type
+from pgrelay.encode.encodings import Encodings
+from pgrelay.encode.types import ColumnType, builtin_type
+from pgrelay.encode.values.json_value import QUOTED, TEXT
 from pgrelay.encode.values.text import text_encoding
 from tests.docs.pages import pages
 from tests.encode.json_values import numeric_typmod

@@ -17,11 +17,11 @@ from pgrelay.assembly.events import Event
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.needs import Announcement, FactsNeeded
 from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.types import Encodings
 from tests.assembly.transactions import batches
 from tests.encode.decoded_avro import SchemaNumbers
 from tests.encode.encoding import NOW, OPTIONS, encoder_of

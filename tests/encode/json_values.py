@@ -4,7 +4,8 @@ from itertools import product
 from typing import Final, Literal
 
 from pgrelay.encode.binary.values import binary_encoding
-from pgrelay.encode.types import ColumnType, Encodings, builtin_type
+from pgrelay.encode.encodings import Encodings
+from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.encode.values.text import text_encoding
 
 DEFAULTS: Final = Encodings()

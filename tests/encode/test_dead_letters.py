@@ -8,10 +8,10 @@ import pytest
 
 from pgrelay.assembly.events import Event
 from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.options import DeadLetterOptions, Limits, RecordOptions
 from pgrelay.encode.records import Record, record_size
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.types import Encodings
 from pgrelay.errors import RecordError
 from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
 from tests.wire import build

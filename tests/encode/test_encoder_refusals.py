@@ -8,12 +8,13 @@ import pytest
 
 from pgrelay.assembly.events import TransactionBegin
 from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.needs import Announcement
 from pgrelay.encode.options import DeadLetterOptions, RecordOptions
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.types import ColumnType, Encodings
+from pgrelay.encode.types import ColumnType
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError, SetupError
 from tests.encode.encoding import NOW, OPTIONS, encoder_of, outcomes, transaction
 from tests.wire import build
@@ -238,18 +239,16 @@ def test_the_records_before_a_refused_value_are_whole() -> None:
     assert len(segment.records) == 1
 
 
+GEOMETRY: Final = RelationFacts(types={16400: ColumnType(16400, "geometry")})
+PLACES: Final = build.relation(OID, "public", "orders", "d", [Column("id", INT4, True), Column("at", 16400)])
+
+
 def test_the_error_for_an_unknown_binary_form_names_column_and_cure() -> None:
-    relation = build.relation(OID, "public", "orders", "d", [Column("id", INT4, True), Column("at", 16400)])
-    facts = RelationFacts(types={16400: ColumnType(16400, "geometry")})
-    error = refused(knowing(relation, facts), build.insert(OID, ["1", Binary(b"\1\1")]))
+    error = refused(knowing(PLACES, GEOMETRY), build.insert(OID, ["1", Binary(b"\1\1")]))
     assert isinstance(error, SetupError)
     assert str(error).startswith(
         "public.orders.at: pgrelay does not read the binary form of type geometry; set source.binary: false"
     )
-
-
-GEOMETRY: Final = RelationFacts(types={16400: ColumnType(16400, "geometry")})
-PLACES: Final = build.relation(OID, "public", "orders", "d", [Column("id", INT4, True), Column("at", 16400)])
 
 
 def asked_for_binary(
@@ -305,8 +304,7 @@ def test_with_binary_on_a_type_that_comes_as_text_is_accepted(facts: RelationFac
 
 
 def test_a_type_with_an_unknown_binary_form_is_relayed_as_text() -> None:
-    relation = build.relation(OID, "public", "orders", "d", [Column("id", INT4, True), Column("at", 16400)])
-    encoder = knowing(relation, RelationFacts(types={16400: ColumnType(16400, "geometry")}))
+    encoder = knowing(PLACES, GEOMETRY)
     encoder.feed(transaction(build.insert(OID, ["1", "0101"])))
     (segment,) = encoder.encode(NOW)
     assert isinstance(segment, Segment)

@@ -1,8 +1,5 @@
 """What every envelope keeps about its transaction."""
 
-from dataclasses import replace
-from typing import Final
-
 import pytest
 
 from pgrelay.assembly.events import TransactionBegin
@@ -12,22 +9,20 @@ from pgrelay.encode.flat import FlatJson
 from tests.encode.encoding import OPTIONS
 from tests.wire.build import NOON
 
-FLAT: Final = replace(OPTIONS, envelope="flat")
 
-
-@pytest.fixture(params=[DebeziumJson(OPTIONS), FlatJson(FLAT)], ids=["debezium", "flat"])
+@pytest.fixture(params=[DebeziumJson(OPTIONS), FlatJson()], ids=["debezium", "flat"])
 def envelope(request: pytest.FixtureRequest) -> Envelope:
     assert isinstance(request.param, Envelope)
     return request.param
 
 
 def test_a_transaction_begins_at_seq_0(envelope: Envelope) -> None:
-    envelope.begin(TransactionBegin(754, 0x1800, NOON), skip_below=0)
+    envelope.begin(TransactionBegin(754, 0x1800, NOON))
     assert (envelope.seq, envelope.commit_lsn, envelope.commit_us) == (0, 0x1800, NOON)
     assert (envelope.xid, envelope.origin, envelope.in_transaction) == (b"754", None, True)
     envelope.seq = 7
     envelope.set_origin("site")
     envelope.end()
-    envelope.begin(TransactionBegin(None, 0x1900, NOON), skip_below=0)
+    envelope.begin(TransactionBegin(None, 0x1900, NOON))
     assert (envelope.seq, envelope.commit_lsn, envelope.previous_commit) == (0, 0x1900, 0x1800)
     assert (envelope.xid, envelope.origin, envelope.in_transaction) == (b"null", None, False)

@@ -187,7 +187,8 @@ def test_under_full_facts_learnt_ahead_are_used_once() -> None:
     encoder.encode(NOW)
     encoder.learn(NO_FACTS, [keyed])
     for _ in range(3):
-        encoder.met() if isinstance(encoder.need, Announcement) else None
+        if isinstance(encoder.need, Announcement):
+            encoder.met()
         encoder.encode(NOW)
     assert encoder.need is None
     encoder.feed(transaction(relation(1, "f"), build.insert(101, ["2"]), commit_lsn=0x2800))

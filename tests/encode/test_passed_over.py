@@ -7,7 +7,6 @@ import pytest
 
 from pgrelay.assembly.events import Event
 from pgrelay.encode.encoder import Encoder
-from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.records import Record
 from tests.encode.encoding import OPTIONS, encoder_of, records_of, segments, transaction
 from tests.wire import build
@@ -147,79 +146,24 @@ def test_a_transaction_committing_where_a_skipped_message_ends_is_kept(cut: int 
     assert len(expected) == len(of_transaction(SECOND)) - (0 if cut is None else 4)  # BEGIN and a tombstone
 
 
-# --- In each envelope, by the values' own commit LSN and seq
+# --- What a transaction that is skipped leaves behind
 
-FLAT: Final = replace(OPTIONS, envelope="flat")
-NOTHING: Final = (0, None, None)
 ROWS: Final = [build.insert(PEOPLE, ["1"]), build.delete(PEOPLE, key=["1"]), build.insert(PEOPLE, ["2"])]
-ONE: Final = transaction(RELATIONS[0], *ROWS, commit_lsn=0x1800)
-TWO: Final = transaction(*ROWS, commit_lsn=0x1808, xid=755)
-
-ALL_OF_ONE: Final = [(0x1800, 0, False), (0x1800, 1, False), (0x1800, 1, True), (0x1800, 2, False)]
-ALL_OF_TWO: Final = [(0x1808, seq, tombstone) for _, seq, tombstone in ALL_OF_ONE]
-
-
-def seqs(
-    events: list[Event],
-    skip: tuple[int, int | None, int | None],
-    options: RecordOptions = OPTIONS,
-) -> list[tuple[int, int, bool]]:
-    """Commit LSN and seq of each record that is not skipped, and whether it is a tombstone."""
-    encoder = encoder_of(replace(options, headers=True))
-    encoder.skip(*skip)
-    found = [record for record in records_of(events, encoder) if "seq" in record.headers]
-    return [
-        (int(record.headers["commit_lsn"] or 0), int(record.headers["seq"] or 0), record.value is None)
-        for record in found
-    ]
-
-
-@pytest.mark.parametrize("options", [OPTIONS, FLAT], ids=["debezium", "flat"])
-def test_no_envelope_skips_undelivered_records(options: RecordOptions) -> None:
-    assert seqs(ONE + TWO, NOTHING, options) == ALL_OF_ONE + ALL_OF_TWO
-
-
-def test_whole_transactions_are_skipped_by_their_end_lsn() -> None:
-    """The first ends at 0x1808, where the second commits, so the second is not complete."""
-    assert seqs(ONE + TWO, (0x1808, None, None)) == ALL_OF_TWO
-    assert seqs(ONE + TWO, (0x1810, None, None)) == []
-
-
-@pytest.mark.parametrize(
-    ("seq", "left"),
-    [
-        (0, ALL_OF_TWO),
-        (1, ALL_OF_TWO[1:]),
-        (2, ALL_OF_TWO[3:]),
-        (3, []),
-    ],
-)
-def test_records_of_a_cut_transaction_are_skipped_below_its_seq(
-    seq: int, left: list[tuple[int, int, bool]]
-) -> None:
-    """A tombstone goes with its delete. The others keep their seq."""
-    assert seqs(ONE + TWO, (0x1808, 0x1808, seq)) == left
-
-
-def test_a_cut_applies_to_one_transaction_only() -> None:
-    second = transaction(RELATIONS[0], *ROWS, commit_lsn=0x1808, xid=755)
-    third = transaction(*ROWS, commit_lsn=0x1900, xid=756)
-    left = seqs(second + third, (0x1808, 0x1808, 2))
-    assert left == [*ALL_OF_TWO[3:], *((0x1900, seq, tombstone) for _, seq, tombstone in ALL_OF_ONE)]
+ONE: Final = transaction(RELATIONS[0], *ROWS, commit_lsn=FIRST)
 
 
 def test_relations_of_skipped_transactions_still_hold() -> None:
     encoder = encoder_of()
-    encoder.skip(0x1810, None, None)
+    encoder.skip(FIRST + 8, None, None)
     assert records_of(ONE, encoder) == []
-    (record,) = records_of(transaction(build.insert(PEOPLE, ["3"]), commit_lsn=0x1900), encoder)
+    (record,) = records_of(transaction(build.insert(PEOPLE, ["3"]), commit_lsn=SECOND), encoder)
     assert record.value["after"] == {"id": 3}
 
 
 def test_a_cut_transaction_has_only_its_end_boundary() -> None:
     """BEGIN was delivered with the first record; END was not."""
     encoder = encoder_of(replace(OPTIONS, transactions=True))
-    encoder.skip(0x1800, 0x1800, 2)
+    encoder.skip(FIRST, FIRST, 2)
     found = records_of(ONE, encoder)
     assert [record.topic for record in found] == ["app.public.people", "app.transaction"]
     assert found[0].value["transaction"] == {
@@ -228,9 +172,3 @@ def test_a_cut_transaction_has_only_its_end_boundary() -> None:
         "data_collection_order": 3,
     }
     assert (found[1].value["status"], found[1].value["event_count"]) == ("END", 3)
-
-
-def test_a_skipped_transaction_has_no_boundaries() -> None:
-    encoder = encoder_of(replace(OPTIONS, transactions=True))
-    encoder.skip(0x1808, None, None)
-    assert records_of(ONE, encoder) == []

@@ -5,11 +5,12 @@ from typing import Final
 
 import pytest
 
-from pgrelay.encode import types
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts, column_type
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.types import ColumnType, Encodings, builtin_type
+from pgrelay.encode.types import ColumnType, builtin_type
+from pgrelay.encode.values.json_value import TEXT
 from pgrelay.errors import SetupError
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 from tests.encode.encoding import NO_FACTS, OPTIONS
@@ -114,7 +115,7 @@ def test_an_unknown_type_is_taken_as_text() -> None:
     """It was dropped since, together with the column."""
     (gone,) = plan(column("gone", type_oid=MOOD, typmod=7)).columns
     assert gone.type == ColumnType(MOOD, "unknown", 7, sends=False)
-    assert (gone.text.kind, gone.encoding, gone.binary) == (types.TEXT, "string", None)
+    assert (gone.text.kind, gone.encoding, gone.binary) == (TEXT, "string", None)
 
 
 def test_a_domain_is_encoded_as_its_base_type() -> None:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts
 from pgrelay.encode.rows import OldValue, RowWriter
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.types import Encodings
 from pgrelay.errors import ProtocolError, RecordError
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 from tests.encode.encoding import OPTIONS
@@ -95,7 +95,7 @@ def test_a_row_without_columns() -> None:
 def test_a_row_is_appended_to_the_output() -> None:
     out = BytesWriter()
     out.write(b'{"after":')
-    RowWriter(False).write(out, ORDERS, tuple_data(["1", None, None]), 0, False, None, None)
+    RowWriter(False).write(out, ORDERS, tuple_data(["1", None, None]), 0)
     assert out.getvalue() == b'{"after":{"id":1,"item":null,"photo":null}'
 
 
@@ -252,4 +252,4 @@ def test_every_truncation_is_refused() -> None:
     data = tuple_data(["1", "tea", Binary(b"\0")])
     for size in range(len(data)):
         with pytest.raises((ProtocolError, IndexError)):
-            RowWriter(False).write(BytesWriter(), ORDERS, data[:size], 0, False, None, None)
+            RowWriter(False).write(BytesWriter(), ORDERS, data[:size], 0)

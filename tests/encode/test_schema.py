@@ -7,11 +7,12 @@ import pytest
 
 from pgrelay.assembly.events import Event
 from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.needs import Announcement
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.types import ColumnType, Encodings
+from pgrelay.encode.types import ColumnType
 from tests.encode.encoding import (
     NO_FACTS,
     OPTIONS,

@@ -14,7 +14,8 @@ from psycopg import pq, sql
 
 from pgrelay.encode.binary.addresses import inet_text
 from pgrelay.encode.binary.values import binary_encoding
-from pgrelay.encode.types import ColumnType, Encodings, builtin_type
+from pgrelay.encode.encodings import Encodings
+from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.encode.values.floats import float4_text, float8_text
 from pgrelay.postgres.connection import PIN
 from tests.encode.json_values import ALL_CHOICES, built_in, from_binary, from_text

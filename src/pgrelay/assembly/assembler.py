@@ -126,7 +126,7 @@ class Assembler:
                 self._segment.subtransactions.note(id_after_tag(frame))
             self._hold(self._segment, frame)
         elif self._segment is not None and tag in tags.SCHEMA:
-            self._relations.describe(self._segment.described, tag, frame)
+            self._relations.note_streamed(self._segment.described, tag, frame)
             self._hold(self._segment, frame)
         elif tag in tags.SCHEMA:
             self._schema(tag, frame)

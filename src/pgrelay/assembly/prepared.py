@@ -125,7 +125,10 @@ class PreparedStore:
                 remove_file(path)
 
     def keep(self, transaction: OpenTransaction, prepare: Prepare) -> None:
-        """Put a transaction on stable storage, as it ends now. Its LSN may be confirmed when this returns."""
+        """Put a transaction on stable storage, as it ends now. Its LSN may be confirmed when this returns.
+
+        Raises SpoolError.
+        """
         xid, gid, end_lsn = prepare.xid, prepare.gid, prepare.end_lsn
         name = f"{xid}-{end_lsn:016X}"
         size = transaction.frames.keep_as(self._directory / f"{name}.frames")
@@ -178,12 +181,13 @@ class PreparedStore:
             ) from damage
 
     def committed(self, entry: Prepared, end_lsn: int) -> None:
-        """Note where its commit ends, so that `purge` knows when it is no longer needed."""
+        """Note where its commit ends, after which `purge` may delete it. Raises SpoolError."""
         entry = replace(entry, committed=end_lsn)
         self._write(entry)
         self._known[entry.xid, entry.gid] = entry
 
     def rolled_back(self, xid: int, gid: str) -> None:
+        """Delete a transaction, if it is here. Raises SpoolError."""
         entry = self._known.get((xid, gid))
         if entry is not None:
             self._remove(entry)

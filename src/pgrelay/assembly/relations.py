@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from pgrelay.wire import tags
-from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY, id_after_tag
+from pgrelay.wire.replication import BODY_AT, HEADER_SIZE, STREAMED_BODY_AT, id_after_tag
 
 # The Relations of a streamed transaction: the number of the last to arrive, by (table's OID, xid).
 StreamedRelations: TypeAlias = dict[tuple[int, int], int]
@@ -34,7 +34,7 @@ class SessionRelations:
         self._count += 1
         self._arrivals[oid] = self._count
 
-    def describe(self, stream: StreamedRelations, tag: int, frame: bytes) -> None:
+    def note_streamed(self, stream: StreamedRelations, tag: int, frame: bytes) -> None:
         """Note a Relation or Type that came inside a stream. Raises ProtocolError if it has no OID."""
         oid = id_after_tag(_without_xid(frame))
         if tag == tags.RELATION:
@@ -54,20 +54,19 @@ class SessionRelations:
 
     def replay(self, frame: bytes) -> None:
         """Take in a Relation of a stream that has committed."""
-        self._keep(_without_xid(frame))
+        frame = _without_xid(frame)
+        self.latest[id_after_tag(frame)] = frame
 
     def restore(self, later: Iterable[bytes]) -> list[bytes]:
         """Put the Relations from `sent_later` back in force; returns those that differ from the replayed."""
         changed = []
         for frame in later:
-            if self.latest[id_after_tag(frame)][HEADER_SIZE:] != frame[HEADER_SIZE:]:
+            oid = id_after_tag(frame)
+            if self.latest[oid][HEADER_SIZE:] != frame[HEADER_SIZE:]:
                 changed.append(frame)
-            self._keep(frame)
+            self.latest[oid] = frame
         return changed
-
-    def _keep(self, frame: bytes) -> None:
-        self.latest[id_after_tag(frame)] = frame
 
 
 def _without_xid(frame: bytes) -> bytes:
-    return frame[:BODY] + frame[STREAMED_BODY:]
+    return frame[:BODY_AT] + frame[STREAMED_BODY_AT:]

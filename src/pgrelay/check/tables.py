@@ -10,9 +10,10 @@ from pgrelay.check.patterns import pattern_findings
 from pgrelay.check.table_queries import Column, Published, differing
 from pgrelay.config import Config
 from pgrelay.encode.binary.values import binary_encoding
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.records import FLAT_NAMES
 from pgrelay.encode.selection import DROP, MASK, Selection
-from pgrelay.encode.types import ColumnType, Encodings, builtin_type
+from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.figures import counted
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.facts import Facts

@@ -1,7 +1,7 @@
 """Turns one change into its records: an insert, update, delete, truncate or logical message.
 
 Layout: manual, "Logical Replication Message Formats". Rows skip the classes of the wire room: the bytes of
-the tuple go straight into the value, by the relation's plan. Frames are whole XLogData messages; `body` is
+the tuple go straight into the value, by the relation's plan. Frames are whole XLogData messages; `body_at` is
 where the message's fields begin, after the tag and, inside a stream, the xid.
 """
 
@@ -34,7 +34,7 @@ from pgrelay.encode.topics import Topics
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from pgrelay.wire import pgoutput
 from pgrelay.wire.pgoutput import KEY_TUPLE, NEW_TUPLE, OLD_TUPLE
-from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY, frame_lsn
+from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY_AT, frame_lsn
 
 
 class Changes:
@@ -43,8 +43,9 @@ class Changes:
     def __init__(self, options: RecordOptions, topics: Topics, envelope: Envelope) -> None:
         self._envelope = envelope
         self._segment: Segment | None = None
+        # Records of the current transaction below this `seq` are passed over: see `PassedOver`.
+        self._skip_below: int = 0
         self.messages = messages_of(options, topics.message)
-        self.message_count = 0
         self.dead_letters = DeadLetters(topics.dead_letter, options.limits(topics.dead_letter))
         self._options = options
         self.boundaries: Boundaries | None = boundaries_of(options, topics.transaction)
@@ -54,8 +55,9 @@ class Changes:
         self._image = BytesWriter()
 
     def begin(self, begin: TransactionBegin, skip_below: int) -> Segment:
-        """Begin a transaction. Returns its first segment. For `skip_below` see the envelope."""
-        self._envelope.begin(begin, skip_below)
+        """Begin a transaction, passing over its records below `skip_below`. Returns its first segment."""
+        self._envelope.begin(begin)
+        self._skip_below = skip_below
         if self.boundaries is not None:
             self.boundaries.begin()
         self._segment = Segment(begin)
@@ -76,49 +78,49 @@ class Changes:
         self._segment = None
         self._envelope.end()
 
-    def insert(self, plan: Plan, frame: bytes, body: int) -> None:
-        if frame[body + 4] != NEW_TUPLE:
+    def insert(self, plan: Plan, frame: bytes, body_at: int) -> None:
+        if frame[body_at + 4] != NEW_TUPLE:
             raise ProtocolError(f"an insert into {plan.table} has no new row")
         value = self._value
         value.truncate(0)
         self._envelope.open_after(value, plan)
-        _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
+        _finish(frame, self._row.write(value, plan, frame, body_at + 5))
         if self._add(plan, self._key(plan), frame, CREATE, self._row.unchanged):
             plan.creates += 1
 
-    def update(self, plan: Plan, frame: bytes, body: int) -> None:
+    def update(self, plan: Plan, frame: bytes, body_at: int) -> None:
         if plan.doubtful:
-            _require_whole(plan, frame, body)
-        kind = frame[body + 4]
+            _require_whole(plan, frame, body_at)
+        kind = frame[body_at + 4]
         value = self._value
         value.truncate(0)
         if kind == NEW_TUPLE:
             self._envelope.open_after(value, plan)
-            _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
+            _finish(frame, self._row.write(value, plan, frame, body_at + 5))
             if self._add(plan, self._key(plan), frame, UPDATE, self._row.unchanged):
                 plan.updates += 1
             return
         old: list[OldValue | None] = []
         self._image.truncate(0)
-        pos = self._row.write(self._image, plan, frame, body + 5, _is_key(kind, plan, "update"), None, old)
+        pos = self._row.write(self._image, plan, frame, body_at + 5, _is_key(kind, plan, "update"), keep=old)
         before, old_key = self._image.getvalue(), self._key(plan)
         if frame[pos] != NEW_TUPLE:
             raise ProtocolError(f"an update of {plan.table} has no new row")
         self._image.truncate(0)
-        _finish(frame, self._row.write(self._image, plan, frame, pos + 1, False, old, None))
+        _finish(frame, self._row.write(self._image, plan, frame, pos + 1, old=old))
         after, new_key = self._image.getvalue(), self._key(plan)
         if new_key == old_key:
             self._envelope.both(value, plan, before, after)
             if self._add(plan, new_key, frame, UPDATE, self._row.unchanged):
                 plan.updates += 1
         else:
-            self._move(plan, frame, body, old_key, new_key, before, after)
+            self._move(plan, frame, body_at, old_key, new_key, before, after)
 
     def _move(
         self,
         plan: Plan,
         frame: bytes,
-        body: int,
+        body_at: int,
         old_key: bytes | None,
         new_key: bytes | None,
         before: bytes,
@@ -131,7 +133,7 @@ class Changes:
         value, unchanged = self._value, self._row.unchanged  # the new row's
         old_header, new_header = old_key, new_key
         if self._json_keys is not None:
-            old_header, new_header = self._json_keys.of_update(plan, frame, body + 5)
+            old_header, new_header = self._json_keys.of_update(plan, frame, body_at + 5)
         self._envelope.open_before(value, plan)
         value.write(before)
         self._envelope.close_before(value)
@@ -143,14 +145,14 @@ class Changes:
         if self._add(plan, new_key, frame, CREATE, unchanged, [("__debezium.oldkey", old_header)]):
             plan.creates += 1
 
-    def delete(self, plan: Plan, frame: bytes, body: int) -> None:
+    def delete(self, plan: Plan, frame: bytes, body_at: int) -> None:
         if plan.doubtful:
-            _require_whole(plan, frame, body)
-        key_only = _is_key(frame[body + 4], plan, "delete")
+            _require_whole(plan, frame, body_at)
+        key_only = _is_key(frame[body_at + 4], plan, "delete")
         value = self._value
         value.truncate(0)
         self._envelope.open_before(value, plan)
-        _finish(frame, self._row.write(value, plan, frame, body + 5, key_only, None, None))
+        _finish(frame, self._row.write(value, plan, frame, body_at + 5, key_only))
         self._envelope.close_before(value)
         if self._add(plan, self._key(plan), frame, DELETE, self._row.unchanged):
             plan.deletes += 1
@@ -170,22 +172,21 @@ class Changes:
         self._envelope.message(value, self.messages, message.prefix, message.content)
         key = self._envelope.message_key(self.messages, message.prefix) if self._options.key else None
         if self._add(self.messages, key, frame, MESSAGE, None):
-            self.message_count += 1
+            self.messages.messages += 1
 
-    def set_aside(self, plan: Plan, frame: bytes, body: int, op: str, error: RecordError) -> None:
+    def set_aside(self, plan: Plan, frame: bytes, body_at: int, op: str, error: RecordError) -> None:
         """Make a dead letter of a row's change that can't be encoded. Like a record, it takes a `seq`."""
         if self._segment is None:
             raise error
-        streamed = body == STREAMED_BODY
-        row = self.dead_letters.row_text(plan, pgoutput.parse(frame, streamed, HEADER_SIZE))
+        row = self.dead_letters.row_text(plan, parsed(frame, body_at))
         headers = [*self._headers(op, None), ("row", row)]
-        self._dead_letter(self._key_alone(plan, frame, body), error.value, error, headers)
+        self._dead_letter(self._key_alone(plan, frame, body_at), error.value, error, headers)
 
-    def _key_alone(self, plan: Plan, frame: bytes, body: int) -> bytes | None:
+    def _key_alone(self, plan: Plan, frame: bytes, body_at: int) -> bytes | None:
         """The key of a row whose other columns can't all be encoded; None if the key can't be either."""
         self._image.truncate(0)
         try:
-            self._row.write(self._image, plan, frame, body + 5, True, None, None)
+            self._row.write(self._image, plan, frame, body_at + 5, key_only=True)
         except RecordError:
             return None
         return self._key(plan)
@@ -195,7 +196,7 @@ class Changes:
     ) -> None:
         segment, envelope = self._segment, self._envelope
         assert segment is not None, "a change outside any transaction"
-        if envelope.seq >= envelope.skip_below:
+        if envelope.seq >= self._skip_below:
             segment.records.append(self.dead_letters.record(key, value, error, headers))
         envelope.seq += 1
 
@@ -231,7 +232,7 @@ class Changes:
             self._dead_letter(key, value, error, self._headers(op, None))
             return False
         partition = EVERY if op == TRUNCATE else 0 if key is None else BY_KEY
-        added = envelope.seq >= envelope.skip_below
+        added = envelope.seq >= self._skip_below
         if added:
             if boundaries is not None and not boundaries.begun:
                 segment.records.append(boundaries.begin_record(envelope))
@@ -254,7 +255,12 @@ class Changes:
         return headers if extra is None else headers + extra
 
 
-def _require_whole(plan: Plan, frame: bytes, body: int) -> None:
+def parsed(frame: bytes, body_at: int) -> pgoutput.PgoutputMessage:
+    """The whole message. Raises ProtocolError."""
+    return pgoutput.parse(frame, body_at == STREAMED_BODY_AT, HEADER_SIZE)
+
+
+def _require_whole(plan: Plan, frame: bytes, body_at: int) -> None:
     """Raises SetupError or RecordError if the old row may be a partition's whose old rows are not whole."""
     if plan.unlike:
         raise SetupError(
@@ -262,7 +268,7 @@ def _require_whole(plan: Plan, frame: bytes, body: int) -> None:
             f"would have nulls in place of values; ALTER TABLE {plan.unlike} REPLICA IDENTITY FULL, and "
             "pgrelay skip the transactions with earlier changes, which are named then"
         )
-    change = pgoutput.parse(frame, body == STREAMED_BODY, HEADER_SIZE)
+    change = parsed(frame, body_at)
     assert isinstance(change, pgoutput.Update | pgoutput.Delete)
     if change.old is not None and not change.old_is_key:
         names = [column.name for column in plan.columns]

@@ -16,7 +16,7 @@ from pgrelay.encode.values.plain import write_number
 
 class DebeziumJson(JsonEnvelope):
     def __init__(self, options: RecordOptions) -> None:
-        super().__init__(options)
+        super().__init__()
         self._before_table: bytes = b""
         self._before_lsn: bytes = b""
         self._middle: bytes = b""

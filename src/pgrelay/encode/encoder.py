@@ -14,7 +14,7 @@ from typing import Final
 
 from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.encode.avro.schema import SchemaIds
-from pgrelay.encode.changes import Changes
+from pgrelay.encode.changes import Changes, parsed
 from pgrelay.encode.dead_letter import DeadLetters
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.formats import envelope_of
@@ -25,13 +25,13 @@ from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.passed_over import PassedOver
 from pgrelay.encode.plan import FULL, Plan, RelationFacts
 from pgrelay.encode.plans import Plans
-from pgrelay.encode.records import CREATE, DELETE, MESSAGE, UPDATE, Segment
+from pgrelay.encode.records import CREATE, DELETE, UPDATE, Segment
 from pgrelay.encode.relations import Relations
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError
 from pgrelay.wire import pgoutput, tags
 from pgrelay.wire.cursor import read_u32
-from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY, frame_lsn
+from pgrelay.wire.replication import BODY_AT, HEADER_SIZE, STREAMED_BODY_AT, frame_lsn
 
 _OPS: Final = {tags.INSERT: CREATE, tags.UPDATE: UPDATE, tags.DELETE: DELETE}
 
@@ -56,7 +56,7 @@ class Encoder:
         self._last_relation: pgoutput.Relation | None = None
         self._events: list[Event] = []
         self._next = 0
-        self._body = BODY
+        self._body_at = BODY_AT
         # The plans of a Truncate whose other relations still wait for theirs.
         self._truncated: list[Plan | None] = []
         # What `leave_out` asked for, once it has come: how many changes it had, and where it ended.
@@ -98,9 +98,7 @@ class Encoder:
 
     def take_counts(self) -> list[tuple[str, str, int]]:
         """Table, op and number of the records since the last call, without dead letters and left-out ones."""
-        messages, self._changes.message_count = self._changes.message_count, 0
-        counts = [("message", MESSAGE, messages)] if messages else []
-        return counts + self._plans.take_counts()
+        return self._changes.messages.take_counts() + self._plans.take_counts()
 
     def feed(self, events: list[Event]) -> None:
         """Take more events; the earlier ones must all be encoded."""
@@ -152,7 +150,7 @@ class Encoder:
                     self._next -= 1
                     break
                 done.append(changes.begin(event, passed_over.begin(event)))
-                self._body = STREAMED_BODY if event.streamed else BODY
+                self._body_at = STREAMED_BODY_AT if event.streamed else BODY_AT
                 self._relations = Relations() if event.scoped else self._session
             elif isinstance(event, TransactionEnd):
                 if passed_over.left_out:
@@ -161,7 +159,7 @@ class Encoder:
                     events = self._events = []
                 changes.end(event.end_lsn)
                 passed_over.end()
-                self._body = BODY
+                self._body_at = BODY_AT
                 self._relations = self._session
                 if to_end:
                     break
@@ -187,7 +185,7 @@ class Encoder:
     def _ahead(self) -> Iterator[RelationAhead]:
         """The relations that will be read soon, from the change on that was put off."""
         lsn, xid = self._envelope.commit_lsn, self._envelope.xid_number
-        return relations_ahead(self._events, self._next, self._body, lsn, xid, self._relations)
+        return relations_ahead(self._events, self._next, self._body_at, lsn, xid, self._relations)
 
     def _use(self, plan: Plan) -> None:
         """Use this plan for the change that was put off for lack of it, and for those that follow.
@@ -199,11 +197,10 @@ class Encoder:
         self._hidden.check(plan, frame_lsn(change))
         self._relations.plans[plan.relation.oid] = plan
         if self._relations is self._session:
-            self._plans.use(plan)
-            aside = self._plans.take_name(plan)
-            if aside is not None:
+            unnamed = self._plans.use(plan)
+            if unnamed is not None:
                 # If it has a change after all, its message is read again.
-                self._session.plans.pop(aside, None)
+                self._session.plans.pop(unnamed, None)
 
     def _frame(self, frame: bytes) -> None:
         try:
@@ -220,26 +217,26 @@ class Encoder:
     def _fail(self, error: RecordError, frame: bytes) -> None:
         """Make a dead letter of a change that can't be encoded, or raise the error."""
         op = _OPS.get(frame[HEADER_SIZE])
-        plan = None if op is None else self._relations.plans.get(read_u32(frame, self._body))
+        plan = None if op is None else self._relations.plans.get(read_u32(frame, self._body_at))
         if self._options.dead_letters is None or op is None or plan is None:
             error.commit_lsn = self._envelope.commit_lsn
             raise error
-        self._changes.set_aside(plan, frame, self._body, op, error)
+        self._changes.set_aside(plan, frame, self._body_at, op, error)
 
     def _message(self, tag: int, frame: bytes) -> None:
         if tag == tags.INSERT or tag == tags.UPDATE or tag == tags.DELETE:
-            oid = read_u32(frame, self._body)
+            oid = read_u32(frame, self._body_at)
             plan = self._relations.plans.get(oid)
             if (plan is None or not plan.announced) and self._put_off(oid):
                 return
             if plan is None:
                 return
             if tag == tags.INSERT:
-                self._changes.insert(plan, frame, self._body)
+                self._changes.insert(plan, frame, self._body_at)
             elif tag == tags.UPDATE:
-                self._changes.update(plan, frame, self._body)
+                self._changes.update(plan, frame, self._body_at)
             else:
-                self._changes.delete(plan, frame, self._body)
+                self._changes.delete(plan, frame, self._body_at)
         elif tag == tags.RELATION:
             self._take_relation(frame)
         else:
@@ -266,11 +263,11 @@ class Encoder:
         if made is not None:
             self._use(made)
         else:
-            self._needs.ask_facts(body, pgoutput.parse_relation(body), envelope.xid_number, self._ahead())
+            self._needs.ask_facts(body, envelope.xid_number, self._ahead())
         return True
 
     def _take_relation(self, frame: bytes) -> None:
-        body = frame[self._body :]
+        body = frame[self._body_at :]
         relation = pgoutput.parse_relation(body)
         self._relations.describe(relation.oid, body)
         if not self._options.selection.takes(str(relation)):
@@ -285,10 +282,9 @@ class Encoder:
 
         The row after its Relation is of another (partitions.py).
         """
-        start = self._body
-        if not isinstance(following, bytes) or len(following) < start + 4:
+        if not isinstance(following, bytes) or len(following) < self._body_at + 4:
             return
-        oid = read_u32(following, start)
+        oid = read_u32(following, self._body_at)
         if following[HEADER_SIZE] not in tags.ROWS or oid == relation.oid:
             return
         body = self._relations.described.get(oid)
@@ -307,8 +303,7 @@ class Encoder:
 
     def _rare(self, frame: bytes) -> None:
         """Truncate, logical message, origin and type: parsed in full, because they are few."""
-        streamed = self._body == STREAMED_BODY and frame[HEADER_SIZE] != tags.ORIGIN
-        message = pgoutput.parse(frame, streamed, HEADER_SIZE)
+        message = parsed(frame, self._body_at)
         match message:
             case pgoutput.Type():
                 # Types are taken from the catalogue; a truncated message is refused all the same.

@@ -1,8 +1,8 @@
 """What surrounds the row in a value, for one transaction after the other.
 
-The base class keeps what every envelope says: which transaction, which record of it, when. A subclass writes
-what comes before, between and after the rows, by the methods that raise here. Times are microseconds since
-1970; `seq` counts the records of a transaction from 0.
+The base class keeps what every envelope says: which transaction, which record of it, when. Around rows it
+writes what the flat envelopes do, which is nothing; a subclass writes what follows them, by the methods that
+raise here. Times are microseconds since 1970; `seq` counts the records of a transaction from 0.
 """
 
 from binascii import b2a_base64
@@ -11,7 +11,6 @@ from librt.strings import BytesWriter
 
 from pgrelay.assembly.events import TransactionBegin
 from pgrelay.encode.json_text import json_name
-from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Collection, Plan
 from pgrelay.encode.records import Unchanged
 
@@ -19,10 +18,8 @@ from pgrelay.encode.records import Unchanged
 class Envelope:
     """The current transaction, and the shape of its values."""
 
-    def __init__(self, options: RecordOptions) -> None:
+    def __init__(self) -> None:
         self.seq: int = 0
-        # Records of this transaction below this `seq` are passed over: see `PassedOver`.
-        self.skip_below: int = 0
         self.commit_lsn: int = 0
         self.commit_us: int = 0
         self.now_us: int = 0
@@ -34,9 +31,8 @@ class Envelope:
         # What is written as the place of a record that has none in its transaction.
         self.no_place: bytes = b"null"
 
-    def begin(self, begin: TransactionBegin, skip_below: int) -> None:
+    def begin(self, begin: TransactionBegin) -> None:
         self.seq = 0
-        self.skip_below = skip_below
         self.commit_lsn = begin.commit_lsn
         self.commit_us = begin.commit_us
         self.in_transaction = begin.xid is not None
@@ -64,19 +60,19 @@ class Envelope:
 
     def open_after(self, writer: BytesWriter, plan: Plan) -> None:
         """Write what precedes the new row of a create, or of an update whose old row was not sent."""
-        raise NotImplementedError
+        writer.write(plan.opening.value)
 
     def open_before(self, writer: BytesWriter, plan: Plan) -> None:
         """Write what precedes the old row of a delete."""
-        raise NotImplementedError
+        writer.write(plan.opening.value)
 
     def close_before(self, writer: BytesWriter) -> None:
         """Write what follows the old row of a delete."""
-        raise NotImplementedError
 
     def both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
         """Write the rows of an update whose old row was sent."""
-        raise NotImplementedError
+        writer.write(plan.opening.value)
+        writer.write(after)
 
     def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
         """Write a truncate, in place of rows."""

@@ -29,18 +29,6 @@ class FlatJson(JsonEnvelope):
     def changed(self) -> None:
         """Nothing is kept."""
 
-    def open_after(self, writer: BytesWriter, plan: Plan) -> None:
-        """The row opens the value."""
-
-    def open_before(self, writer: BytesWriter, plan: Plan) -> None:
-        """The row opens the value."""
-
-    def close_before(self, writer: BytesWriter) -> None:
-        """There is no other row."""
-
-    def both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
-        writer.write(after)
-
     def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
         writer.write(b"{" + json_name("__" + name) + b":" + content + b"}")
 

@@ -1,4 +1,4 @@
-"""The classes that write each format and envelope, chosen once."""
+"""What differs by format and envelope: the classes that write it, and the schemas that it needs."""
 
 from pgrelay.encode.avro.boundaries import AvroBoundaries
 from pgrelay.encode.avro.debezium import DebeziumAvro
@@ -19,16 +19,15 @@ from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.flat import FlatJson, refuse_taken
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Collection, Plan, RelationFacts, names_in_json
-from pgrelay.encode.rows import RowWriter, unread
+from pgrelay.encode.rows import RowWriter
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import SetupError
 from pgrelay.wire.pgoutput import Relation
 
 
 def envelope_of(options: RecordOptions) -> Envelope:
     if options.format == "avro":
-        return DebeziumAvro(options) if options.envelope == "debezium" else FlatAvro(options)
-    return DebeziumJson(options) if options.envelope == "debezium" else FlatJson(options)
+        return DebeziumAvro(options) if options.envelope == "debezium" else FlatAvro()
+    return DebeziumJson(options) if options.envelope == "debezium" else FlatJson()
 
 
 def row_writer(options: RecordOptions) -> RowWriter:
@@ -64,19 +63,6 @@ def messages_of(options: RecordOptions, topic: str) -> Collection:
     """The logical messages, which have neither schema nor table."""
     names_in = names_in_avro if options.format == "avro" else names_in_json
     return Collection("message", topic, names_in("", ""), options)
-
-
-def refused_values(plan: Plan, options: RecordOptions) -> SetupError | None:
-    """Why the rows can't be relayed: values of a column come in a binary form that we don't know.
-
-    Checked before the first row, since the first such value may come days after it; but not at the Relation:
-    those of partitions come too, and no rows of theirs.
-    """
-    if options.binary_values:
-        for column in plan.columns:
-            if column.type.sends and column.binary is None and not column.hidden:
-                return unread(column)
-    return None
 
 
 def schemas_of(plan: Plan, options: RecordOptions) -> Schemas | None:

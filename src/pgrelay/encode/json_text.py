@@ -1,4 +1,4 @@
-"""JSON of names and lists, for what surrounds the rows. For values of columns see values/text.py."""
+"""JSON of names and lists, for what surrounds the rows. For values of columns see values/json_value.py."""
 
 import json
 

@@ -12,7 +12,7 @@ from pgrelay.assembly.events import Event, TransactionBegin, TransactionEnd
 from pgrelay.encode.relations import Relations
 from pgrelay.wire import tags
 from pgrelay.wire.cursor import read_u32
-from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY
+from pgrelay.wire.replication import BODY_AT, HEADER_SIZE, STREAMED_BODY_AT
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class RelationAhead:
 
 
 def relations_ahead(
-    events: list[Event], begin: int, body: int, commit_lsn: int, xid: int | None, relations: Relations
+    events: list[Event], begin: int, body_at: int, commit_lsn: int, xid: int | None, relations: Relations
 ) -> Iterator[RelationAhead]:
     """The relations that the events from `begin` on have changes of, each once, unless they were read before.
 
-    `body` (where a change's fields begin in its frame), `commit_lsn`, `xid` and `relations` are those of the
-    transaction in which `begin` lies. A relation that is described twice, differently, is left out.
+    `body_at`, `commit_lsn`, `xid` and `relations` are those of the transaction in which `begin` lies. A
+    relation that is described twice, differently, is left out.
     """
     described: dict[int, bytes] = {}
     differing: set[int] = set()
@@ -42,17 +42,17 @@ def relations_ahead(
     for index in range(begin, len(events)):
         event = events[index]
         if isinstance(event, TransactionBegin):
-            body = STREAMED_BODY if event.streamed else BODY
+            body_at = STREAMED_BODY_AT if event.streamed else BODY_AT
             commit_lsn, xid = event.commit_lsn, event.xid
         elif isinstance(event, TransactionEnd):
-            body = BODY
-        elif isinstance(event, bytes) and len(event) >= body + 4:
+            body_at = BODY_AT
+        elif isinstance(event, bytes) and len(event) >= body_at + 4:
             tag = event[HEADER_SIZE]
             if tag == tags.RELATION:
-                message = event[body:]
-                if described.setdefault(read_u32(event, body), message) != message:
-                    differing.add(read_u32(event, body))
-            for oid in _changed(event, tag, body):
+                message = event[body_at:]
+                if described.setdefault(read_u32(event, body_at), message) != message:
+                    differing.add(read_u32(event, body_at))
+            for oid in _changed(event, tag, body_at):
                 known = described.get(oid) or relations.unread(oid)
                 if known is not None:
                     described[oid] = known
@@ -62,15 +62,15 @@ def relations_ahead(
             yield RelationAhead(described[oid], first_lsn, first_xid)
 
 
-def _changed(event: bytes, tag: int, body: int) -> list[int]:
+def _changed(event: bytes, tag: int, body_at: int) -> list[int]:
     """The OIDs that a row or a Truncate names, which may be cut short; none for any other message.
 
     Truncate: Int32 number of relations, a byte of options, the OIDs.
     """
     if tag in tags.ROWS:
-        return [read_u32(event, body)]
+        return [read_u32(event, body_at)]
     if tag != tags.TRUNCATE:
         return []
-    first = body + 5
-    last = min(first + 4 * read_u32(event, body), len(event) - 3)
+    first = body_at + 5
+    last = min(first + 4 * read_u32(event, body_at), len(event) - 3)
     return [read_u32(event, position) for position in range(first, last, 4)]

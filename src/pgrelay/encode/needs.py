@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pgrelay.encode.announced import Announced
 from pgrelay.encode.avro.body import header
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
-from pgrelay.encode.formats import refused_values, schemas_of, schemas_of_topic
+from pgrelay.encode.formats import schemas_of, schemas_of_topic
 from pgrelay.encode.lookahead import RelationAhead
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts
@@ -75,10 +75,9 @@ class Needs:
         self._topics_met: set[str] = set()
         self._announced = Announced()
 
-    def ask_facts(
-        self, body: bytes, relation: pgoutput.Relation, xid: int | None, coming: Iterable[RelationAhead]
-    ) -> None:
+    def ask_facts(self, body: bytes, xid: int | None, coming: Iterable[RelationAhead]) -> None:
         """Need the facts of a relation, whose message is `body`, and of those of `coming` that lack them."""
+        relation = pgoutput.parse_relation(body)
         self.need = FactsNeeded(relation, xid, body, tuple(self._unknown(body, coming)))
 
     def _unknown(self, body: bytes, coming: Iterable[RelationAhead]) -> Iterator[FactsNeeded]:
@@ -106,7 +105,7 @@ class Needs:
 
         Raises SetupError if its rows can't be relayed.
         """
-        refused = refused_values(plan, self._options)
+        refused = plan.refused_values(self._options)
         if refused is not None:
             raise refused
         self._announced.add(plan)
@@ -116,7 +115,7 @@ class Needs:
             if new is None or not self._announced.is_new(new):
                 continue
             # A plan that is refused is refused in its turn: rows of other tables come before.
-            if refused_values(new, self._options) is None:
+            if new.refused_values(self._options) is None:
                 # The relation is new, so its schema may hold from the transaction's first record on.
                 ahead.append(self._announcement(new, other.commit_lsn, 0))
         self.need = replace(self._announcement(plan, lsn, seq), ahead=tuple(ahead))

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.types import Encodings
 
 
 @dataclass(frozen=True, slots=True)

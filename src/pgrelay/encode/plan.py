@@ -9,14 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pgrelay.encode.binary.values import binary_encoding
+from pgrelay.encode.encodings import CONVERT, Encoding
 from pgrelay.encode.json_text import json_name
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partition
-from pgrelay.encode.records import CREATE, DELETE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
+from pgrelay.encode.records import CREATE, DELETE, MESSAGE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
 from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hashed, masked
-from pgrelay.encode.types import CONVERT, ColumnType, Encoding, builtin_type
+from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.encode.values.json_value import JsonEncoding
 from pgrelay.encode.values.text import text_encoding
+from pgrelay.errors import SetupError
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 
 FULL: Final = "f"
@@ -78,9 +80,19 @@ class ColumnPlan:
         # None if we don't know the type's binary form.
         self.binary: Encoding | None = binary
 
+    def unknown_form(self) -> SetupError:
+        """The error for a value in a binary form that we don't know."""
+        return SetupError(
+            f"{self.table}.{self.name}: pgrelay does not read the binary form of type {self.type.name}; "
+            "set source.binary: false"
+        )
+
 
 class Collection:
-    """What records are of: a relation, or the logical messages. `source_names` names it in `source`."""
+    """What records are of, and how many there were: a relation, or the logical messages.
+
+    `source_names` names it in `source`.
+    """
 
     def __init__(self, table: str, topic: str, source_names: bytes, options: RecordOptions) -> None:
         self.table = table
@@ -88,6 +100,23 @@ class Collection:
         self.source_names = source_names
         self.limits = options.limits(topic)
         self.opening = Opening()
+        self.creates = 0
+        self.updates = 0
+        self.deletes = 0
+        self.truncates = 0
+        self.messages = 0
+
+    def take_counts(self) -> list[tuple[str, str, int]]:
+        """Table, op and number of the records since the last call, of each op that had any."""
+        counts = (
+            (CREATE, self.creates),
+            (UPDATE, self.updates),
+            (DELETE, self.deletes),
+            (TRUNCATE, self.truncates),
+            (MESSAGE, self.messages),
+        )
+        self.creates = self.updates = self.deletes = self.truncates = self.messages = 0
+        return [(self.table, op, count) for op, count in counts if count]
 
 
 def names_in_json(schema: str, table: str) -> bytes:
@@ -96,7 +125,7 @@ def names_in_json(schema: str, table: str) -> bytes:
 
 
 class Plan(Collection):
-    """How the rows of one relation become records, and how many did since the relay last looked."""
+    """How the rows of one relation become records."""
 
     def __init__(self, relation: Relation, facts: RelationFacts, topic: str, options: RecordOptions) -> None:
         super().__init__(str(relation), topic, names_in_json(relation.namespace, relation.name), options)
@@ -120,15 +149,10 @@ class Plan(Collection):
             self.columns.append(self.column_plan(column, key, column_type(column, facts), options))
         self.has_key: bool = any(column.key for column in self.columns)
         self.keyed: bool = options.key and self.has_key
-        # Whether the facts may differ the next time: the key under FULL, and in Avro arrays' dimensions.
-        arrays = options.format == "avro" and any(column.type.is_array for column in self.columns)
-        self.asks_again: bool = self.full or arrays
+        # Whether the facts may differ the next time: under FULL the key.
+        self.asks_again: bool = self.full
         # Whether this plan's schema was announced, and no other of the same relation since.
         self.announced = False
-        self.creates = 0
-        self.updates = 0
-        self.deletes = 0
-        self.truncates = 0
 
     def column_plan(
         self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
@@ -136,21 +160,22 @@ class Plan(Collection):
         """One column in the plan's format. Called while a plan is built, once it has `facts`."""
         return ColumnPlan(self.table, column, key, of, options)
 
+    def refused_values(self, options: RecordOptions) -> SetupError | None:
+        """Why the rows can't be relayed: values of a column come in a binary form that we don't know.
+
+        Checked before the first row, since the first such value may come days after it; but not at the
+        Relation: those of partitions come too, and no rows of theirs.
+        """
+        if options.binary_values:
+            for column in self.columns:
+                if column.type.sends and column.binary is None and not column.hidden:
+                    return column.unknown_form()
+        return None
+
     def publishes(self, partitions: list[Partition]) -> None:
         """Note the partitions of this root whose old rows are not whole."""
         self.partitions = partitions
         self.doubtful = bool(self.unlike) or bool(partitions)
-
-    def take_counts(self) -> list[tuple[str, str, int]]:
-        """Table, op and number of the plan's records since the last call, if there were any."""
-        counts = (
-            (CREATE, self.creates),
-            (UPDATE, self.updates),
-            (DELETE, self.deletes),
-            (TRUNCATE, self.truncates),
-        )
-        self.creates = self.updates = self.deletes = self.truncates = 0
-        return [(self.table, op, count) for op, count in counts if count]
 
 
 def column_type(column: RelationColumn, facts: RelationFacts) -> ColumnType:

@@ -57,10 +57,11 @@ class Plans:
         self.make(body, relation, facts)
         self._ahead.add(body)
 
-    def use(self, plan: Plan) -> None:
+    def use(self, plan: Plan) -> int | None:
         """Note that the session uses a plan. Of its relation, keep only this one and the one before it.
 
-        A rollback may bring that back. Any other would stay for as long as the session lasts.
+        A rollback may bring that back. Any other would stay for as long as the session lasts. Returns the OID
+        of a relation whose plans are forgotten, as it has lost its name to this one.
         """
         oid = plan.relation.oid
         before = self._used.get(oid)
@@ -70,8 +71,9 @@ class Plans:
             for body in self._bodies(oid):
                 if self._made[body] not in kept:
                     self._drop(body)
+        return self._take_name(plan)
 
-    def take_name(self, plan: Plan) -> int | None:
+    def _take_name(self, plan: Plan) -> int | None:
         """Forget the plans of another relation that has had this one's name; returns its OID.
 
         It was dropped or renamed. A job that creates its table anew each time would leave a plan each time.

@@ -12,7 +12,7 @@ from librt.strings import BytesWriter, read_i16_be, read_i32_be
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.plan import ColumnPlan, Plan
-from pgrelay.errors import ProtocolError, RecordError, SetupError
+from pgrelay.errors import ProtocolError, RecordError
 from pgrelay.wire import tuples
 
 _BRACE: Final[u8] = ord("{")
@@ -24,14 +24,6 @@ _BINARY: Final[u8] = tuples.BINARY
 
 # A value of the old row, for a new row that may leave it out: its kind and its bytes.
 OldValue = tuple[int, bytes]
-
-
-def unread(column: ColumnPlan) -> SetupError:
-    """The error for a column whose binary form we don't know."""
-    return SetupError(
-        f"{column.table}.{column.name}: pgrelay does not read the binary form of type "
-        f"{column.type.name}; set source.binary: false"
-    )
 
 
 def not_identified(table: str, column: str) -> RecordError:
@@ -78,9 +70,9 @@ class RowWriter:
         plan: Plan,
         data: bytes,
         pos: i64,
-        key_only: bool,
-        old: list[OldValue | None] | None,
-        keep: list[OldValue | None] | None,
+        key_only: bool = False,
+        old: list[OldValue | None] | None = None,
+        keep: list[OldValue | None] | None = None,
     ) -> i64:
         """Append the row whose TupleData starts at `pos`, and return where it ends.
 
@@ -140,7 +132,7 @@ class RowWriter:
         """Append a column whose value is `data[start:end]`. Raises RecordError or SetupError."""
         encoding = column.binary if kind == _BINARY else column.text
         if encoding is None:
-            raise unread(column)
+            raise column.unknown_form()
         try:
             writer.write(column.member)
             encoding.write(writer, data, start, end)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from pgrelay.encode.types import STRING, Converter, Encoding
+from pgrelay.encode.encodings import STRING, Converter, Encoding
 from pgrelay.encode.values.json_value import json_string
 from pgrelay.errors import SetupError
 

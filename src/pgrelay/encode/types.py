@@ -1,32 +1,15 @@
-"""What a column is (its Postgres type) and how its values are written (its encoding).
+"""What a column is: its Postgres type.
 
-Both are looked up once per relation, when its plan is built, never for a row. The built-in types are in a
-table here, so that no catalogue has to be read for them: the rows of PostgreSQL 18's ``pg_type`` and
-``pg_range``, the same as in 15, without types that no column can have.
+The built-in types are in a table here, so that no catalogue has to be read for them: the rows of PostgreSQL
+18's ``pg_type`` and ``pg_range``, the same as in 15, without types that no column can have. Any other is made
+of rows that the catalogue tells. Source: PostgreSQL manual, "pg_type" and "pg_range".
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
-
-from librt.strings import BytesWriter
-from mypy_extensions import i64
+from typing import Final
 
 from pgrelay.encode import oids
-
-# Takes one value's bytes as the server sent them and returns the whole JSON value (or, if it says so, the
-# text of a binary form). Raises ValueError on bytes that the server can't have sent.
-Converter = Callable[[bytes], bytes]
-
-# The kinds of encoding, which the per-row loop switches on.
-RAW: Final = 0  # the value's bytes are themselves valid JSON
-QUOTED: Final = 1  # between quotes as they are: bytes that never need escaping
-TEXT: Final = 2  # a JSON string whose bytes may need escaping: `pgrelay.encode.values.escapes`
-CONVERT: Final = 3  # `Encoding.convert` gives the whole value
-TRUTH: Final = 4  # a boolean
-LOCAL: Final = 5  # a timestamp in ISO 8601
-INSTANT: Final = 6  # the same of a timestamptz
-FLOAT: Final = 7  # a number, or one of the three values that JSON has no number for
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,77 +56,6 @@ class ColumnType:
         if element is None:
             raise ValueError(f"{self.name} has no elements")
         return element if self.typmod < 0 else replace(element, typmod=self.typmod)
-
-
-@dataclass(frozen=True, slots=True)
-class Encodings:
-    """The operator's choices for types that have more than one good JSON form.
-
-    checked  whether text must be checked to be UTF-8: the server does that for every database except one
-             whose encoding is SQL_ASCII
-    recoded  whether the server converts text from another encoding; the sizes in hstore's binary form are
-             those before the conversion (hstore_io.c, hstore_send), so it can't be read
-    """
-
-    numeric: Literal["string", "double", "precise"] = "string"
-    time: Literal["iso", "debezium"] = "iso"
-    binary: Literal["base64", "hex"] = "base64"
-    json: Literal["string", "inline"] = "string"
-    checked: bool = False
-    recoded: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Encoding:
-    """How one column's values, or an array's elements, are written: in JSON, or in Avro.
-
-    kind     one of the kinds above, or of the format's own
-    name     the encoding's name in the schema topic: in JSON one of the names below, or array<name>
-    convert  present if the kind is CONVERT, or one whose usual values `write` writes itself
-    """
-
-    kind: int
-    name: str
-    convert: Converter | None = None
-
-    def write(self, writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
-        """Append the value whose text or binary form is `data[start:end]`.
-
-        Raises ValueError on bytes that the server can't have sent, or that the encoding has no place for.
-        """
-        raise NotImplementedError
-
-    def written(self, value: bytes) -> bytes:
-        """The whole value: a Converter for every kind."""
-        if self.kind == CONVERT and self.convert is not None:
-            return self.convert(value)
-        writer = BytesWriter()
-        self.write(writer, value, 0, len(value))
-        return writer.getvalue()
-
-
-# The names of encodings. Together with a column's type they tell a consumer how to read its values.
-BOOLEAN: Final = "boolean"
-INTEGER: Final = "integer"
-NUMBER: Final = "number"  # or one of the strings NaN, Infinity, -Infinity
-STRING: Final = "string"
-DECIMAL_BASE64: Final = "decimal-base64"  # big-endian two's complement at the declared scale
-VARIABLE_DECIMAL: Final = "variable-decimal"  # {"scale": s, "value": decimal-base64}
-ISO_DATE: Final = "iso-date"
-ISO_TIMESTAMP: Final = "iso-timestamp"
-ISO_TIME: Final = "iso-time"
-ISO_DURATION: Final = "iso-duration"
-EPOCH_DAYS: Final = "epoch-days"  # or one of the strings infinity, -infinity
-MICROS: Final = "micros"  # since 1970 or midnight; or one of the strings infinity, -infinity
-BASE64: Final = "base64"
-HEX: Final = "hex"
-JSON: Final = "json"
-OBJECT: Final = "object"
-
-
-def array_of(name: str) -> str:
-    """The name of the encoding of arrays whose elements have the encoding of that name."""
-    return f"array<{name}>"
 
 
 # (oid, name, oid of its array type)
@@ -268,3 +180,54 @@ def builtin_type(oid: int, typmod: int = -1) -> ColumnType | None:
         return None
     of = builtin_type(element, typmod)
     return ColumnType(oid, f"_{_SCALARS[element].name}", typmod, of, ";" if element == oids.BOX else ",")
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogType:
+    """A row of pg_type. `base`, `element` and `made_of` are OIDs, 0 or None where there is none.
+
+    `base` with its type modifier is what a domain is of, and `dimensions` those that it was declared with;
+    `made_of` a range's subtype or a multirange's range; `delimiter` that of an array's element type.
+    """
+
+    oid: int
+    name: str
+    typtype: str
+    base: int
+    base_typmod: int
+    dimensions: int
+    element: int
+    category: str
+    delimiter: str
+    made_of: int | None
+    sends: bool
+
+    def parts(self) -> list[int]:
+        """The types that it is made of."""
+        return [oid for oid in (self.base, self.element, self.made_of) if oid]
+
+
+def resolved(oid: int, typmod: int, known: Mapping[int, CatalogType]) -> ColumnType:
+    """The type of that OID, a domain as its base type. `known` has it and all parts that are not built in."""
+    built_in = builtin_type(oid, typmod)
+    if built_in is not None:
+        return built_in
+    if oid not in known:
+        return ColumnType(oid, "unknown", typmod)
+    row = known[oid]
+    if row.typtype == "d":
+        of = resolved(row.base, row.base_typmod, known)
+        return replace(of, dimensions=row.dimensions) if row.dimensions > 1 else of
+    if row.category == "A" and row.element:
+        return _array(row, typmod, known)
+    made_of = resolved(row.made_of, -1, known) if row.made_of else None
+    return ColumnType(oid, row.name, typmod, made_of, typtype=row.typtype, sends=row.sends)
+
+
+def _array(row: CatalogType, typmod: int, known: Mapping[int, CatalogType]) -> ColumnType:
+    name, of = row.name, resolved(row.element, typmod, known)
+    element = known.get(row.element)
+    if element is not None and element.typtype == "d" and not of.is_array:
+        # Of a domain: as an array of its base type, with the modifier that only the domain has.
+        name, typmod = f"_{of.name}", of.typmod
+    return ColumnType(row.oid, name, typmod, of, row.delimiter)

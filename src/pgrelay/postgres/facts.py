@@ -8,9 +8,8 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.encode.catalog_types import CatalogType, resolved
 from pgrelay.encode.plan import FULL, RelationFacts
-from pgrelay.encode.types import ColumnType, builtin_type
+from pgrelay.encode.types import CatalogType, ColumnType, builtin_type, resolved
 from pgrelay.postgres.catalog import IDENTITY_INDEX, Catalog
 from pgrelay.postgres.snapshot import snapshot, wait_shown
 from pgrelay.wire.pgoutput import Relation

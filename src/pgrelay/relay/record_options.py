@@ -2,10 +2,10 @@
 
 from pgrelay import __version__
 from pgrelay.config import Config
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.options import DeadLetterOptions, RecordOptions
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.topics import Topics
-from pgrelay.encode.types import Encodings
 
 
 def topics_of(config: Config) -> Topics:

@@ -33,10 +33,6 @@ OLD_TUPLE: Final = ord("O")
 NEW_TUPLE: Final = ord("N")
 
 
-def _xid(cursor: Cursor, in_stream: bool) -> int | None:
-    return cursor.u32("transaction id") if in_stream else None
-
-
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The node on which the transaction was first committed; it never has an xid prefix."""
@@ -71,8 +67,7 @@ class Relation:
     columns: tuple[RelationColumn, ...]
 
     @classmethod
-    def parse(cls, cursor: Cursor, in_stream: bool) -> "Relation":
-        xid = _xid(cursor, in_stream)
+    def parse(cls, cursor: Cursor, xid: int | None) -> "Relation":
         oid, namespace, name = _named(cursor)
         identity = cursor.u8("replica identity")
         if identity not in b"dnfi":
@@ -113,8 +108,7 @@ class Type:
     name: str
 
     @classmethod
-    def parse(cls, cursor: Cursor, in_stream: bool) -> "Type":
-        xid = _xid(cursor, in_stream)
+    def parse(cls, cursor: Cursor, xid: int | None) -> "Type":
         oid = cursor.u32("type OID")
         return cls(xid, oid, cursor.string("namespace") or "pg_catalog", cursor.string("type name"))
 
@@ -126,8 +120,7 @@ class Insert:
     new: TupleData
 
     @classmethod
-    def parse(cls, cursor: Cursor, in_stream: bool) -> "Insert":
-        xid = _xid(cursor, in_stream)
+    def parse(cls, cursor: Cursor, xid: int | None) -> "Insert":
         oid = cursor.u32("relation OID")
         _expect(cursor, NEW_TUPLE)
         return cls(xid, oid, TupleData.read(cursor))
@@ -144,8 +137,7 @@ class Update:
     new: TupleData
 
     @classmethod
-    def parse(cls, cursor: Cursor, in_stream: bool) -> "Update":
-        xid = _xid(cursor, in_stream)
+    def parse(cls, cursor: Cursor, xid: int | None) -> "Update":
         oid = cursor.u32("relation OID")
         kind, old = cursor.u8("tuple kind"), None
         if kind in (KEY_TUPLE, OLD_TUPLE):
@@ -166,8 +158,7 @@ class Delete:
     old: TupleData
 
     @classmethod
-    def parse(cls, cursor: Cursor, in_stream: bool) -> "Delete":
-        xid = _xid(cursor, in_stream)
+    def parse(cls, cursor: Cursor, xid: int | None) -> "Delete":
         oid = cursor.u32("relation OID")
         kind = cursor.u8("tuple kind")
         if kind not in (KEY_TUPLE, OLD_TUPLE):
@@ -183,8 +174,7 @@ class Truncate:
     relation_oids: tuple[int, ...]
 
     @classmethod
-    def parse(cls, cursor: Cursor, in_stream: bool) -> "Truncate":
-        xid = _xid(cursor, in_stream)
+    def parse(cls, cursor: Cursor, xid: int | None) -> "Truncate":
         count = cursor.count(cursor.i32("number of relations"), "relations")
         flags = cursor.u8("options")
         oids = tuple(cursor.u32("relation OID") for _ in range(count))
@@ -202,8 +192,7 @@ class Message:
     content: bytes
 
     @classmethod
-    def parse(cls, cursor: Cursor, in_stream: bool) -> "Message":
-        xid = _xid(cursor, in_stream)
+    def parse(cls, cursor: Cursor, xid: int | None) -> "Message":
         transactional = cursor.u8("flags") & 1 != 0
         lsn = cursor.u64("message LSN")
         prefix = cursor.string("prefix")
@@ -246,7 +235,7 @@ def _unknown_tuple(cursor: Cursor, kind: int) -> ProtocolError:
 
 
 # Messages that carry an xid prefix inside a stream, and those that never do.
-_PREFIXED: Final[dict[int, tuple[str, Callable[[Cursor, bool], PgoutputMessage]]]] = {
+_PREFIXED: Final[dict[int, tuple[str, Callable[[Cursor, int | None], PgoutputMessage]]]] = {
     tags.RELATION: ("Relation", Relation.parse),
     tags.TYPE: ("Type", Type.parse),
     tags.INSERT: ("Insert", Insert.parse),
@@ -283,7 +272,8 @@ def parse(data: bytes, in_stream: bool = False, start: int = 0) -> PgoutputMessa
     if tag in _PREFIXED:
         name, parse_prefixed = _PREFIXED[tag]
         cursor = Cursor(name, data, start + 1)
-        message = parse_prefixed(cursor, in_stream)
+        xid = cursor.u32("transaction id") if in_stream else None
+        message = parse_prefixed(cursor, xid)
     elif tag in _PLAIN:
         name, parse_plain = _PLAIN[tag]
         cursor = Cursor(name, data, start + 1)
@@ -303,6 +293,6 @@ def relation_name(body: bytes) -> tuple[str, str]:
 def parse_relation(body: bytes) -> Relation:
     """Read a Relation message that is given without its tag and xid. Raises ProtocolError as `parse` does."""
     cursor = Cursor("Relation", body, 0)
-    relation = Relation.parse(cursor, in_stream=False)
+    relation = Relation.parse(cursor, xid=None)
     cursor.end()
     return relation

@@ -1,6 +1,7 @@
 """The streaming replication protocol: the messages inside CopyData, and the command that starts them.
 
-Formats: PostgreSQL manual, "Streaming Replication Protocol".
+Formats: PostgreSQL manual, "Streaming Replication Protocol". Times are microseconds since 1970-01-01 UTC,
+LSNs are ints.
 """
 
 from dataclasses import dataclass
@@ -20,9 +21,10 @@ KEEPALIVE: Final = ord("k")
 # object of it: the per-row path reads it in place.
 HEADER_SIZE: Final = 25
 
-# Where the body of a change begins in its frame: after the tag and, within a stream, the xid.
-BODY: Final = 26
-STREAMED_BODY: Final = 30
+# Where a message's body, its own fields, begins in its frame: after the tag and, within a stream, the xid,
+# which only Origin lacks. In all code `body_at` is one of these, and `body` the bytes from there on.
+BODY_AT: Final = 26
+STREAMED_BODY_AT: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,9 @@ def check_frame(frame: bytes) -> None:
 def id_after_tag(frame: bytes) -> int:
     """The number right after the message's tag: in a stream the xid, else the relation's or type's OID."""
     # Where the number ends: in a stream, the body begins there.
-    if len(frame) < STREAMED_BODY:
+    if len(frame) < STREAMED_BODY_AT:
         raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated").at(frame_lsn(frame))
-    return read_u32(frame, BODY)
+    return read_u32(frame, BODY_AT)
 
 
 @dataclass(frozen=True, slots=True)

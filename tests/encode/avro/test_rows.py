@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgrelay.assembly.events import TransactionBegin, TransactionEnd
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import EVERY
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.types import Encodings
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from tests.encode.decoded_avro import avro_records
 from tests.encode.encoding import NO_FACTS, NOW, OPTIONS, Written, encoder_of, records, transaction

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from pgrelay.encode import oids
 from pgrelay.encode.avro.kinds import Schema
-from pgrelay.encode.avro.types import avro_type, from_binary
-from pgrelay.encode.types import ColumnType, Encodings, builtin_type
+from pgrelay.encode.avro.types import avro_binary_encoding, avro_text_encoding
+from pgrelay.encode.encodings import Encodings
+from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.encode.values.floats import float4_text
 from tests.encode.decoded_avro import whole_value
 from tests.encode.json_values import ALL_CHOICES, DEFAULTS, built_in, from_text, numeric_typmod
@@ -39,12 +40,12 @@ def array_type(oid: int, typmod: int = -1) -> ColumnType:
 
 def read(column: ColumnType, text: bytes, choices: Encodings = DEFAULTS, dimensions: int = 1) -> Any:
     """A value that came as text, read back by fastavro."""
-    of = avro_type(column, choices, dimensions)
+    of = avro_text_encoding(column, choices, dimensions)
     return whole_value(of.schema, of.written(text))
 
 
 def schema(column: ColumnType, choices: Encodings = DEFAULTS) -> Schema:
-    return avro_type(column, choices).schema
+    return avro_text_encoding(column, choices).schema
 
 
 @pytest.mark.parametrize(
@@ -202,7 +203,7 @@ def test_timestamps_read_back(value: datetime) -> None:
 
 
 def test_dates_outside_pythons_range_equal_json_days() -> None:
-    of = avro_type(built_in(oids.DATE), DEFAULTS)
+    of = avro_text_encoding(built_in(oids.DATE), DEFAULTS)
     days = [whole_value("int", of.written(text)) for text in (b"0044-03-15 BC", b"5874897-12-31")]
     json_days = [
         json.loads(from_text(built_in(oids.DATE), text, Encodings(time="debezium")))
@@ -240,14 +241,14 @@ def test_an_array_has_its_declared_dimensions() -> None:
     assert read(built_in(1007), b"{{1,2},{3,NULL}}", dimensions=2) == [[1, 2], [3, None]]
     assert read(built_in(1007), b"{}", dimensions=2) == []
     wanted = {"type": "array", "items": {"type": "array", "items": ["null", "int"]}}
-    assert avro_type(built_in(1007), DEFAULTS, 2).schema == wanted
+    assert avro_text_encoding(built_in(1007), DEFAULTS, 2).schema == wanted
 
 
 def test_elements_of_a_domain_have_the_domains_dimensions() -> None:
     board = replace(built_in(1007), dimensions=2)
     boards = ColumnType(50_003, "_board", element=board)
     assert read(boards, b'{"{{1,2},{3,4}}",NULL}') == [[[1, 2], [3, 4]], None]
-    assert avro_type(boards, DEFAULTS).name == "array<array<array<int>>>"
+    assert avro_text_encoding(boards, DEFAULTS).name == "array<array<array<int>>>"
     with pytest.raises(ValueError, match=r"the array has 1 dimensions"):
         read(boards, b'{"{1,2}"}')
 
@@ -288,15 +289,15 @@ def test_an_hstore_is_a_map() -> None:
     ],
 )
 def test_a_binary_value_reads_back(column: ColumnType, binary: bytes, value: Any) -> None:
-    how = from_binary(column, DEFAULTS)
+    how = avro_binary_encoding(column, DEFAULTS)
     assert how is not None
-    of = avro_type(column, DEFAULTS)
+    of = avro_text_encoding(column, DEFAULTS)
     assert (how.schema, how.name) == (of.schema, of.name)
     assert whole_value(of.schema, how.written(binary)) == value
 
 
 def test_a_binary_array_with_other_dimensions_than_declared_is_refused() -> None:
-    how = from_binary(built_in(1007), DEFAULTS)
+    how = avro_binary_encoding(built_in(1007), DEFAULTS)
     assert how is not None
     assert how.convert is not None
     nested = struct.pack("!iiiiiiiii", 2, 0, 23, 1, 1, 1, 1, 4, 5)
@@ -305,11 +306,11 @@ def test_a_binary_array_with_other_dimensions_than_declared_is_refused() -> None
 
 
 def test_an_unknown_binary_form_has_no_type() -> None:
-    assert from_binary(ColumnType(50_002, "point3", typtype="c"), DEFAULTS) is None
+    assert avro_binary_encoding(ColumnType(50_002, "point3", typtype="c"), DEFAULTS) is None
     unknown = ColumnType(50_003, "_point3", element=ColumnType(50_002, "point3", typtype="c"))
-    assert from_binary(unknown, DEFAULTS) is None
+    assert avro_binary_encoding(unknown, DEFAULTS) is None
 
 
 def test_a_binary_hstore_is_not_read_if_the_server_converts_text() -> None:
-    assert from_binary(HSTORE, DEFAULTS) is not None
-    assert from_binary(HSTORE, Encodings(recoded=True)) is None
+    assert avro_binary_encoding(HSTORE, DEFAULTS) is not None
+    assert avro_binary_encoding(HSTORE, Encodings(recoded=True)) is None

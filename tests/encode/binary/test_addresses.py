@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgrelay.encode.binary.addresses import inet_text, macaddr8_text, macaddr_text, uuid_text
-from pgrelay.encode.types import Converter
+from pgrelay.encode.encodings import Converter
 
 
 def sent(address: str, bits: int, cidr: bool = False) -> bytes:

@@ -31,10 +31,10 @@ def test_a_number_past_the_end_is_refused(
         read(b"\xaa" + packed[:-1], 1)
 
 
-def test_sized_refuses_any_other_size() -> None:
-    assert fields.sized(b"ab", 2) == b"ab"
+def test_any_other_size_is_refused() -> None:
+    assert fields.exactly(b"ab", 2) == b"ab"
     with pytest.raises(ValueError, match="has 3 bytes where its binary form has 2"):
-        fields.sized(b"abc", 2)
+        fields.exactly(b"abc", 2)
 
 
 @given(st.binary(max_size=8), st.integers(0, 10), st.integers(-5, 10))

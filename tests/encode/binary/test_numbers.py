@@ -19,7 +19,7 @@ from pgrelay.encode.binary.numbers import (
     unsigned4_text,
     unsigned8_text,
 )
-from pgrelay.encode.types import Converter
+from pgrelay.encode.encodings import Converter
 
 
 @pytest.mark.parametrize(

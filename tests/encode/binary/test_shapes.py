@@ -14,7 +14,7 @@ from pgrelay.encode.binary.shapes import (
     point_text,
     polygon_text,
 )
-from pgrelay.encode.types import Converter
+from pgrelay.encode.encodings import Converter
 
 
 def doubles(*numbers: float) -> bytes:

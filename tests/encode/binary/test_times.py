@@ -15,7 +15,7 @@ from pgrelay.encode.binary.times import (
     timestamptz_text,
     timetz_text,
 )
-from pgrelay.encode.types import Converter
+from pgrelay.encode.encodings import Converter
 
 I32_MAX, I32_MIN = 2**31 - 1, -(2**31)
 I64_MAX, I64_MIN = 2**63 - 1, -(2**63)

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgrelay.encode.binary.values import binary_encoding, text_decoder
-from pgrelay.encode.types import CONVERT, RAW, TEXT, ColumnType, Encodings
+from pgrelay.encode.encodings import CONVERT, Encodings
+from pgrelay.encode.types import ColumnType
+from pgrelay.encode.values.json_value import RAW, TEXT
 from pgrelay.encode.values.text import text_encoding
 from tests.encode.json_values import ALL_CHOICES, built_in, from_binary, from_text
 from tests.encode.samples import SAMPLES

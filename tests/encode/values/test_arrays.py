@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgrelay.encode.types import ColumnType, Encodings
+from pgrelay.encode.encodings import Encodings
+from pgrelay.encode.types import ColumnType
 from pgrelay.encode.values.arrays import array_converter
 from pgrelay.encode.values.text import text_encoding
 from tests.encode.json_values import built_in, from_text

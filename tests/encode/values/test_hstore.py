@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgrelay.encode.types import ColumnType, Encodings
+from pgrelay.encode.encodings import Encodings
+from pgrelay.encode.types import ColumnType
 from pgrelay.encode.values.hstore import hstore_converter
 from pgrelay.encode.values.json_value import json_string, json_string_checked
 from pgrelay.encode.values.text import text_encoding

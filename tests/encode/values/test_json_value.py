@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from pgrelay.encode.types import Encodings
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.values.json_value import json_string, json_string_checked
 from pgrelay.encode.values.text import text_encoding
 from tests.encode.json_values import ALL_CHOICES, built_in

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from pgrelay.encode.types import Encodings
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.values.numbers import (
     declared_scale,
     is_number,

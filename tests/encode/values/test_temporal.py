@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from pgrelay.encode.types import QUOTED, ColumnType, Encodings
+from pgrelay.encode.encodings import Encodings
+from pgrelay.encode.types import ColumnType
+from pgrelay.encode.values.json_value import QUOTED
 from pgrelay.encode.values.temporal import iso_timestamp, iso_timestamptz, write_timestamp
 from pgrelay.encode.values.text import text_encoding
 from tests.encode.json_values import DEFAULTS, built_in, from_text

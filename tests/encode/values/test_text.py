@@ -4,18 +4,9 @@ import json
 
 import pytest
 
-from pgrelay.encode.types import (
-    CONVERT,
-    FLOAT,
-    INSTANT,
-    LOCAL,
-    QUOTED,
-    RAW,
-    TEXT,
-    TRUTH,
-    ColumnType,
-    Encodings,
-)
+from pgrelay.encode.encodings import CONVERT, Encodings
+from pgrelay.encode.types import ColumnType
+from pgrelay.encode.values.json_value import FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH
 from pgrelay.encode.values.text import text_encoding
 from tests.encode.json_values import ALL_CHOICES, built_in, from_text
 

@@ -46,6 +46,7 @@ def long(value: i64) -> bytes:
 
 
 def sized(value: bytes) -> bytes:
+    """Bytes, or the UTF-8 of a string, after their number."""
     return long(len(value)) + value
 
 

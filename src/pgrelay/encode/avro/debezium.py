@@ -29,7 +29,7 @@ _SEQUENCE_END: Final = b'"]'
 
 class DebeziumAvro(AvroEnvelope):
     def __init__(self, options: RecordOptions) -> None:
-        super().__init__(options)
+        super().__init__()
         self._before_table: bytes = b""
         self._before_lsn: bytes = b""
         self._sequence: bytes = b""

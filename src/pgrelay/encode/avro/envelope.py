@@ -5,14 +5,13 @@ from librt.strings import BytesWriter
 from pgrelay.encode.avro.body import NULL, PRESENT, array, string, write_length
 from pgrelay.encode.avro.names import shown
 from pgrelay.encode.envelope import Envelope
-from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Collection
 from pgrelay.encode.records import Unchanged
 
 
 class AvroEnvelope(Envelope):
-    def __init__(self, options: RecordOptions) -> None:
-        super().__init__(options)
+    def __init__(self) -> None:
+        super().__init__()
         self.no_place = NULL
 
     def beside_rows(self, writer: BytesWriter, unchanged: Unchanged) -> None:

@@ -5,7 +5,6 @@ from librt.strings import BytesWriter
 from pgrelay.encode.avro.body import NULL, PRESENT, boolean, long, string, write_long
 from pgrelay.encode.avro.envelope import AvroEnvelope
 from pgrelay.encode.avro.plan import AvroPlan
-from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Collection, Plan
 from pgrelay.encode.records import DELETE, Unchanged
 
@@ -13,8 +12,8 @@ from pgrelay.encode.records import DELETE, Unchanged
 class FlatAvro(AvroEnvelope):
     """The fields of `flat.FlatJson`; `__unchanged` and `__truncate` are null if JSON leaves them out."""
 
-    def __init__(self, options: RecordOptions) -> None:
-        super().__init__(options)
+    def __init__(self) -> None:
+        super().__init__()
         self._commit_lsn: bytes = b""
         self._commit_ms: bytes = b""
         self._ops: dict[str, bytes] = {}
@@ -22,19 +21,6 @@ class FlatAvro(AvroEnvelope):
     def changed(self) -> None:
         self._commit_lsn = long(self.commit_lsn)
         self._commit_ms = long(self.commit_us // 1000)
-
-    def open_after(self, writer: BytesWriter, plan: Plan) -> None:
-        writer.write(plan.opening.value)
-
-    def open_before(self, writer: BytesWriter, plan: Plan) -> None:
-        writer.write(plan.opening.value)
-
-    def close_before(self, writer: BytesWriter) -> None:
-        """There is no other row."""
-
-    def both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
-        writer.write(plan.opening.value)
-        writer.write(after)
 
     def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
         assert isinstance(plan, AvroPlan)

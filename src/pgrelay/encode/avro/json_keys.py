@@ -22,8 +22,8 @@ class JsonKeys:
         plan_in_json = plan.in_json(self._options)
         old: list[OldValue | None] = []
         self._rest.truncate(0)
-        pos = self._row.write(self._rest, plan_in_json, frame, pos, True, None, old)
+        pos = self._row.write(self._rest, plan_in_json, frame, pos, key_only=True, keep=old)
         old_key = self._row.key.getvalue()
         # After the byte that says that the new row follows.
-        self._row.write(self._rest, plan_in_json, frame, pos + 1, True, old, None)
+        self._row.write(self._rest, plan_in_json, frame, pos + 1, key_only=True, old=old)
         return old_key, self._row.key.getvalue()

@@ -10,25 +10,26 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from pgrelay.encode.avro.body import write_length, write_long
-from pgrelay.encode.avro.values import boolean, epoch_days, epoch_micros, write_decimal, write_double
-from pgrelay.encode.types import CONVERT, TRUTH, Encoding
+from pgrelay.encode.avro.values import finite_days, finite_micros, truth, write_decimal, write_double
+from pgrelay.encode.encodings import CONVERT, Encoding
 from pgrelay.encode.values.digits import integer
 from pgrelay.encode.values.plain import copy
 
-# Besides TRUTH, and CONVERT, whose converter gives the whole body.
+# Besides CONVERT, whose converter gives the whole body.
 SIZED: Final = 10  # a string or bytes: the number of the value's bytes, then the bytes
 WHOLE: Final = 11  # an int or long, from its digits
 DAYS: Final = 12  # a date
 MICROS: Final = 13  # a timestamp
 DOUBLE: Final = 14  # a double, from a decimal
+TRUTH: Final = 15  # a boolean
 UNSCALED: Final = 16  # a decimal: the kind is this plus its scale
 
 Schema = Any
 
 
 @dataclass(frozen=True, slots=True)
-class AvroType(Encoding):
-    """How values become Avro; `schema` is their type in a schema."""
+class AvroEncoding(Encoding):
+    """How one column's values become Avro; `schema` is their type in a schema, `name` that type in short."""
 
     schema: Schema = "string"
 
@@ -40,15 +41,15 @@ class AvroType(Encoding):
         elif kind == WHOLE:
             write_long(writer, integer(data, start, end))
         elif kind == MICROS:
-            write_long(writer, epoch_micros(data, start, end))
+            write_long(writer, finite_micros(data, start, end))
         elif kind == DAYS:
-            write_long(writer, epoch_days(data, start, end))
+            write_long(writer, finite_days(data, start, end))
         elif kind == DOUBLE:
             write_double(writer, data, start, end)
         elif kind >= UNSCALED:
             write_decimal(writer, data, start, end, kind - UNSCALED)
         elif kind == TRUTH:
-            writer.write(boolean(data[start:end]))
+            writer.write(truth(data[start:end]))
         else:
             assert kind == CONVERT
             assert self.convert is not None

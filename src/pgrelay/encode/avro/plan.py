@@ -5,12 +5,13 @@ from dataclasses import replace
 from pgrelay.encode.avro.body import NULL, PRESENT, sized, string
 from pgrelay.encode.avro.kinds import Schema
 from pgrelay.encode.avro.names import legal, shown
-from pgrelay.encode.avro.types import STRING, avro_type, from_binary
+from pgrelay.encode.avro.types import STRING, avro_binary_encoding, avro_text_encoding
+from pgrelay.encode.encodings import Encoding
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import ColumnPlan, Plan, RelationFacts
 from pgrelay.encode.records import PLACEHOLDER
 from pgrelay.encode.selection import HASH, MASK
-from pgrelay.encode.types import ColumnType, Encoding
+from pgrelay.encode.types import ColumnType
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 
 
@@ -41,9 +42,9 @@ class AvroColumn(ColumnPlan):
             if self.binary is not None:
                 self.binary = _unquoted(self.binary)
         elif self.treatment != MASK:
-            text = avro_type(of, options.encodings, dimensions)
+            text = avro_text_encoding(of, options.encodings, dimensions)
             self.text, self.schema, self.encoding = text, text.schema, text.name
-            self.binary = from_binary(of, options.encodings, dimensions)
+            self.binary = avro_binary_encoding(of, options.encodings, dimensions)
         self.shown_name = string(self.field)
         self.member = PRESENT if self.nullable else b""
         self.key_member = b""
@@ -76,6 +77,8 @@ class AvroPlan(Plan):
         # All columns are of this class, by `column_plan`.
         columns = (column for column in self.columns if isinstance(column, AvroColumn))
         self.fields: list[AvroColumn] = [column for column in columns if not column.dropped]
+        # Arrays' dimensions are facts, which a table may change without a new Relation.
+        self.asks_again = self.full or any(column.type.is_array for column in self.columns)
         self.source_names = names_in_avro(relation.namespace, relation.name)
         self._in_json: Plan | None = None
 

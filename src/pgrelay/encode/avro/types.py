@@ -1,4 +1,4 @@
-"""The Avro type of each column, and how its values are written.
+"""The Avro encoding of each column: the type of its values, and how they are written.
 
 | Postgres | Avro |
 |---|---|
@@ -31,10 +31,21 @@ from typing import Final
 from pgrelay.encode import oids
 from pgrelay.encode.avro import values
 from pgrelay.encode.avro.body import sized
-from pgrelay.encode.avro.kinds import DAYS, DOUBLE, MICROS, SIZED, UNSCALED, WHOLE, AvroType, Schema
+from pgrelay.encode.avro.kinds import (
+    DAYS,
+    DOUBLE,
+    MICROS,
+    SIZED,
+    TRUTH,
+    UNSCALED,
+    WHOLE,
+    AvroEncoding,
+    Schema,
+)
 from pgrelay.encode.binary.sets import array_decoder, hstore_decoder
 from pgrelay.encode.binary.values import same_text, text_decoder
-from pgrelay.encode.types import CONVERT, TRUTH, ColumnType, Converter, Encodings
+from pgrelay.encode.encodings import CONVERT, Converter, Encodings
+from pgrelay.encode.types import ColumnType
 from pgrelay.encode.values.arrays import array_converter
 from pgrelay.encode.values.hstore import hstore_converter
 from pgrelay.encode.values.json_value import utf8
@@ -42,8 +53,8 @@ from pgrelay.encode.values.numbers import declared_precision, declared_scale, mo
 from pgrelay.encode.values.text import bytea, single_byte_text
 
 
-def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> AvroType:
-    """The type of a column, with so many dimensions if it is an array, and how its text is written."""
+def avro_text_encoding(column: ColumnType, choices: Encodings, dimensions: int = 1) -> AvroEncoding:
+    """The encoding of a column's values that come as text, with so many dimensions if they are arrays."""
     fixed = _FIXED.get(column.oid)
     if fixed is not None:
         return fixed
@@ -51,59 +62,59 @@ def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> Av
         return _numeric(column.typmod, choices)
     if column.oid == oids.TIMETZ and choices.time == "debezium":
         return _logical("long", "time-micros", values.utc_time)
-    text = AvroType(CONVERT, "string", _checked) if choices.checked else STRING
+    text = AvroEncoding(CONVERT, "string", _CHECKED) if choices.checked else STRING
     if column.is_hstore:
         return _map(hstore_converter(text.written, values.MAP))
     if column.is_array:
         of = column.element_type()
-        element = avro_type(of, choices, of.dimensions)
+        element = avro_text_encoding(of, choices, of.dimensions)
         convert = array_converter(element, column.delimiter, values.ARRAY, dimensions)
         return _array_of(element, dimensions, convert)
     return text
 
 
-def from_binary(column: ColumnType, choices: Encodings, dimensions: int = 1) -> AvroType | None:
-    """The same for a column whose values come in binary; None if we don't know that form."""
+def avro_binary_encoding(column: ColumnType, choices: Encodings, dimensions: int = 1) -> AvroEncoding | None:
+    """The same for values that come in binary; None if we don't know that form."""
     if column.oid == oids.BYTEA:
-        return AvroType(SIZED, "bytes", schema="bytes")
+        return AvroEncoding(SIZED, "bytes", schema="bytes")
     if column.is_hstore:
         if choices.recoded:
             return None
-        return _map(hstore_decoder(_checked if choices.checked else sized, values.MAP))
+        return _map(hstore_decoder(_CHECKED if choices.checked else sized, values.MAP))
     if column.is_array:
         of = column.element_type()
-        element = from_binary(of, choices, of.dimensions)
+        element = avro_binary_encoding(of, choices, of.dimensions)
         if element is None:
             return None
         return _array_of(element, dimensions, array_decoder(element.written, values.ARRAY, dimensions))
     decode = text_decoder(column)
     if decode is None:
         return None
-    of_text = avro_type(column, choices)
+    of_text = avro_text_encoding(column, choices)
     if decode is same_text:
         return of_text
     return replace(of_text, kind=CONVERT, convert=lambda value: of_text.written(decode(value)))
 
 
-def _checked(value: bytes) -> bytes:
-    """A string of bytes that may not be UTF-8."""
-    return sized(utf8(value))
+def _sized(convert: Converter) -> Converter:
+    """A converter to the string, or bytes, that `convert` gives."""
+    return lambda value: sized(convert(value))
 
 
-def _map(convert: Converter) -> AvroType:
-    return AvroType(CONVERT, "map<string>", convert, {"type": "map", "values": ["null", "string"]})
+def _map(convert: Converter) -> AvroEncoding:
+    return AvroEncoding(CONVERT, "map<string>", convert, {"type": "map", "values": ["null", "string"]})
 
 
-def _array_of(element: AvroType, dimensions: int, convert: Converter) -> AvroType:
+def _array_of(element: AvroEncoding, dimensions: int, convert: Converter) -> AvroEncoding:
     schema: Schema = {"type": "array", "items": ["null", element.schema]}
     name = f"array<{element.name}>"
     for _ in range(dimensions - 1):
         schema = {"type": "array", "items": schema}
         name = f"array<{name}>"
-    return AvroType(CONVERT, name, convert, schema)
+    return AvroEncoding(CONVERT, name, convert, schema)
 
 
-def _numeric(typmod: int, choices: Encodings) -> AvroType:
+def _numeric(typmod: int, choices: Encodings) -> AvroEncoding:
     if choices.numeric == "double":
         return _DOUBLE
     if typmod < 0:
@@ -113,42 +124,32 @@ def _numeric(typmod: int, choices: Encodings) -> AvroType:
     precision = precision - scale if scale < 0 else max(precision, scale)
     scale = max(scale, 0)
     schema = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
-    return AvroType(UNSCALED + scale, f"decimal({precision},{scale})", schema=schema)
+    return AvroEncoding(UNSCALED + scale, f"decimal({precision},{scale})", schema=schema)
 
 
-def _logical(primitive: str, name: str, convert: Converter | None, kind: int = CONVERT) -> AvroType:
-    return AvroType(kind, name, convert, {"type": primitive, "logicalType": name})
+def _logical(primitive: str, name: str, convert: Converter | None, kind: int = CONVERT) -> AvroEncoding:
+    return AvroEncoding(kind, name, convert, {"type": primitive, "logicalType": name})
 
 
-STRING: Final = AvroType(SIZED, "string")
-_DOUBLE: Final = AvroType(DOUBLE, "double", schema="double")
-_INT: Final = AvroType(WHOLE, "int", schema="int")
-_LONG: Final = AvroType(WHOLE, "long", schema="long")
+STRING: Final = AvroEncoding(SIZED, "string")
+_DOUBLE: Final = AvroEncoding(DOUBLE, "double", schema="double")
+_INT: Final = AvroEncoding(WHOLE, "int", schema="int")
+_LONG: Final = AvroEncoding(WHOLE, "long", schema="long")
 
+# A string of bytes that may not be UTF-8.
+_CHECKED: Final = _sized(utf8)
 
-def _amount(value: bytes) -> bytes:
-    return sized(money_amount(value))
-
-
-def _single_byte(value: bytes) -> bytes:
-    return sized(single_byte_text(value))
-
-
-def _bytea(value: bytes) -> bytes:
-    return sized(bytea(value))
-
-
-_FIXED: Final[dict[int, AvroType]] = {
-    oids.BOOL: AvroType(TRUTH, "boolean", schema="boolean"),
+_FIXED: Final[dict[int, AvroEncoding]] = {
+    oids.BOOL: AvroEncoding(TRUTH, "boolean", schema="boolean"),
     oids.INT2: _INT,
     oids.INT4: _INT,
     oids.INT8: _LONG,
     oids.OID: _LONG,
-    oids.FLOAT4: AvroType(CONVERT, "float", values.single, "float"),
+    oids.FLOAT4: AvroEncoding(CONVERT, "float", values.single, "float"),
     oids.FLOAT8: _DOUBLE,
-    oids.MONEY: AvroType(CONVERT, "string", _amount),
-    oids.CHAR: AvroType(CONVERT, "string", _single_byte),
-    oids.BYTEA: AvroType(CONVERT, "bytes", _bytea, "bytes"),
+    oids.MONEY: AvroEncoding(CONVERT, "string", _sized(money_amount)),
+    oids.CHAR: AvroEncoding(CONVERT, "string", _sized(single_byte_text)),
+    oids.BYTEA: AvroEncoding(CONVERT, "bytes", _sized(bytea), "bytes"),
     oids.DATE: _logical("int", "date", None, DAYS),
     oids.TIMESTAMP: _logical("long", "local-timestamp-micros", None, MICROS),
     oids.TIMESTAMPTZ: _logical("long", "timestamp-micros", None, MICROS),

@@ -12,8 +12,8 @@ from librt.strings import BytesWriter, read_f32_le, read_i64_be, write_f32_le, w
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.avro.body import PRESENT, long, sized
+from pgrelay.encode.encodings import Converter
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import Converter
 from pgrelay.encode.values.civil import DAY_US
 from pgrelay.encode.values.digits import MINUS, SAFE, few_decimals
 from pgrelay.encode.values.marks import Marks
@@ -38,7 +38,7 @@ ARRAY: Final = Marks(b"\x00", _ONE, _ONE, b"\x00", b"\x00", PRESENT)
 MAP: Final = ARRAY
 
 
-def boolean(value: bytes) -> bytes:
+def truth(value: bytes) -> bytes:
     if value == b"t":
         return b"\x01"
     if value == b"f":
@@ -102,14 +102,14 @@ def _off_the_middle(value: bytes, found: float) -> float:
     return math.nextafter(found, math.inf if exact > rounded else -math.inf)
 
 
-def epoch_days(data: bytes, start: i64, end: i64) -> i64:
+def finite_days(data: bytes, start: i64, end: i64) -> i64:
     """Days since 1970-01-01, of the date in `data[start:end]`."""
     if is_infinite(data, start, end):
         raise refusal(data[start:end], "a date that Avro's logical type holds")
     return days(data, start, end)
 
 
-def epoch_micros(data: bytes, start: i64, end: i64) -> i64:
+def finite_micros(data: bytes, start: i64, end: i64) -> i64:
     """Microseconds since 1970-01-01 00:00, of the timestamp in `data[start:end]`."""
     if is_infinite(data, start, end):
         raise refusal(data[start:end], "a timestamp that Avro's logical type holds")

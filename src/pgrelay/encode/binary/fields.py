@@ -7,7 +7,7 @@ from librt.strings import read_f32_be, read_f64_be, read_i16_be, read_i32_be, re
 from mypy_extensions import i64
 
 
-def sized(value: bytes, size: i64) -> bytes:
+def exactly(value: bytes, size: i64) -> bytes:
     """The value, if it has exactly that many bytes."""
     if len(value) != size:
         raise ValueError(f"the value has {len(value)} bytes where its binary form has {size}")

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from pgrelay.encode.binary.fields import at_end, count, int32, take
-from pgrelay.encode.types import Converter
+from pgrelay.encode.encodings import Converter
 
 # Flags of ``src/include/utils/rangetypes.h``.
 _EMPTY: Final = 0x01

@@ -3,7 +3,7 @@
 from typing import Final
 
 from pgrelay.encode.binary.fields import at_end, count, int16, int32, int64, take, uint16, uint32
-from pgrelay.encode.types import Converter
+from pgrelay.encode.encodings import Converter
 from pgrelay.encode.values.arrays import MAX_DIMENSIONS, check_dimensions
 from pgrelay.encode.values.hstore import joined
 from pgrelay.encode.values.marks import JSON_ARRAY, JSON_OBJECT, Marks

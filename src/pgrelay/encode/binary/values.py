@@ -1,21 +1,21 @@
-"""JSON encodings of values that come in binary, the form that each type's send function writes.
+"""Values that come in binary, the form that each type's send function writes: their text, and their JSON.
 
 A value is converted to the text that its type's output function would print under the settings that
-``pgrelay.encode.values.text`` names, and that text is encoded as usual. So by construction a value gives the
-same JSON whether it came as text or binary. Only arrays, hstore and bytea skip the text, since their JSON
-follows from the binary form as simply.
+``pgrelay.encode.values.text`` names, and that text is encoded as usual, in JSON here and in ``avro.types`` in
+Avro. So by construction a value gives the same record whether it came as text or binary. Only arrays, hstore
+and bytea skip the text, since what is written follows from the binary form as simply.
 
 Unknown here (None): the types that send an OID and print a name (regclass and its like), composites, tsquery,
-aclitem, and every extension's type except those in `_BY_NAME` and hstore; and hstore if
-the server converts text.
+aclitem, and every extension's type except those in `_BY_NAME` and hstore; and hstore if the server converts
+text.
 """
 
-from binascii import b2a_base64, hexlify
+from binascii import hexlify
 from typing import Final
 
 from pgrelay.encode import oids
 from pgrelay.encode.binary.addresses import inet_text, macaddr8_text, macaddr_text, uuid_text
-from pgrelay.encode.binary.fields import sized, uint16, uint32
+from pgrelay.encode.binary.fields import exactly, uint16, uint32
 from pgrelay.encode.binary.numbers import (
     bits_text,
     double_text,
@@ -54,20 +54,10 @@ from pgrelay.encode.binary.times import (
     timestamptz_text,
     timetz_text,
 )
+from pgrelay.encode.encodings import BASE64, CONVERT, HEX, OBJECT, Converter, Encodings, array_of
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import (
-    BASE64,
-    CONVERT,
-    HEX,
-    OBJECT,
-    QUOTED,
-    RAW,
-    ColumnType,
-    Converter,
-    Encodings,
-    array_of,
-)
-from pgrelay.encode.values.json_value import JsonEncoding
+from pgrelay.encode.types import ColumnType
+from pgrelay.encode.values.json_value import QUOTED, RAW, JsonEncoding, json_base64, json_hex
 from pgrelay.encode.values.text import string_converter, text_encoding
 
 
@@ -130,19 +120,19 @@ def bytea_text(value: bytes) -> bytes:
     return b"\\x" + hexlify(value)
 
 
-def single_byte_text(value: bytes) -> bytes:
+def char_text(value: bytes) -> bytes:
     """``"char"``; its zero byte prints as nothing."""
-    return b"" if sized(value, 1) == b"\0" else value
+    return b"" if exactly(value, 1) == b"\0" else value
 
 
 def tid_text(value: bytes) -> bytes:
     """Int32 block, Int16 offset: ``(0,1)``."""
-    return b"(%d,%d)" % (uint32(sized(value, 6), 0), uint16(value, 4))
+    return b"(%d,%d)" % (uint32(exactly(value, 6), 0), uint16(value, 4))
 
 
 def pg_lsn_text(value: bytes) -> bytes:
     """Int64: ``16/B374D848``."""
-    return b"%X/%X" % (uint32(sized(value, 8), 0), uint32(value, 4))
+    return b"%X/%X" % (uint32(exactly(value, 8), 0), uint32(value, 4))
 
 
 def versioned_text(value: bytes) -> bytes:
@@ -152,28 +142,18 @@ def versioned_text(value: bytes) -> bytes:
     return value[1:]
 
 
-def bytea_base64(value: bytes) -> bytes:
-    """The bytes themselves, as a base64 string."""
-    return b'"' + b2a_base64(value, newline=False) + b'"'
-
-
-def bytea_hex(value: bytes) -> bytes:
-    """The bytes themselves, as a string of hexadecimal digits."""
-    return b'"' + hexlify(value) + b'"'
-
-
 def same_text(value: bytes) -> bytes:
     """The binary form is the text."""
     return value
 
 
-_BYTEA_BASE64: Final = JsonEncoding(CONVERT, BASE64, bytea_base64)
-_BYTEA_HEX: Final = JsonEncoding(CONVERT, HEX, bytea_hex)
+_BYTEA_BASE64: Final = JsonEncoding(CONVERT, BASE64, json_base64)
+_BYTEA_HEX: Final = JsonEncoding(CONVERT, HEX, json_hex)
 
 _BY_OID: Final[dict[int, Converter]] = {
     oids.BOOL: boolean_text,
     oids.BYTEA: bytea_text,
-    oids.CHAR: single_byte_text,
+    oids.CHAR: char_text,
     oids.NAME: same_text,
     oids.INT8: int8_text,
     oids.INT2: int2_text,

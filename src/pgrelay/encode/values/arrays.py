@@ -13,8 +13,8 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
+from pgrelay.encode.encodings import Converter, Encoding
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import Converter, Encoding
 from pgrelay.encode.values.digits import COMPILED
 from pgrelay.encode.values.marks import JSON_ARRAY, Marks
 

@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
+from pgrelay.encode.encodings import Converter
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import Converter
 from pgrelay.encode.values.arrays import unescaped
 from pgrelay.encode.values.marks import JSON_OBJECT, Marks
 

@@ -1,17 +1,27 @@
 """One value as JSON, by the kind of its encoding."""
 
+from binascii import b2a_base64, hexlify
 from dataclasses import dataclass
 from typing import Final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
+from pgrelay.encode.encodings import Encoding
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Encoding
 from pgrelay.encode.values.escapes import escaped, write_escaped
 from pgrelay.encode.values.numbers import write_json_number
 from pgrelay.encode.values.plain import copy
 from pgrelay.encode.values.temporal import write_timestamp
+
+# The kinds of encoding that JSON has besides CONVERT.
+RAW: Final = 0  # the value's bytes are themselves valid JSON
+QUOTED: Final = 1  # between quotes as they are: bytes that never need escaping
+TEXT: Final = 2  # a JSON string whose bytes may need escaping: `pgrelay.encode.values.escapes`
+TRUTH: Final = 4  # a boolean
+LOCAL: Final = 5  # a timestamp in ISO 8601
+INSTANT: Final = 6  # the same of a timestamptz
+FLOAT: Final = 7  # a number, or one of the three values that JSON has no number for
 
 _QUOTE: Final[u8] = ord('"')
 _TRUE: Final[u8] = ord("t")
@@ -57,6 +67,16 @@ def json_string(data: bytes) -> bytes:
 def json_string_checked(data: bytes) -> bytes:
     """`json_string` of bytes that may not be UTF-8. Raises ValueError if they aren't."""
     return json_string(utf8(data))
+
+
+def json_base64(data: bytes) -> bytes:
+    """A base64 string of the bytes themselves."""
+    return b'"' + b2a_base64(data, newline=False) + b'"'
+
+
+def json_hex(data: bytes) -> bytes:
+    """A string of the bytes' hexadecimal digits."""
+    return b'"' + hexlify(data) + b'"'
 
 
 def utf8(data: bytes) -> bytes:

@@ -7,8 +7,8 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from pgrelay.encode.encodings import Converter
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import Converter
 from pgrelay.encode.values.digits import COMPILED, MINUS, ZERO
 from pgrelay.encode.values.plain import copy
 

@@ -5,44 +5,50 @@ bytea_output hex, extra_float_digits 3, lc_monetary C, client_encoding UTF8. The
 ``docs/records.md`` is the contract.
 """
 
-from binascii import b2a_base64, unhexlify
+from binascii import unhexlify
 from typing import Final
 
 from pgrelay.encode import oids
-from pgrelay.encode.refusal import refusal
-from pgrelay.encode.types import (
+from pgrelay.encode.encodings import (
     BASE64,
     BOOLEAN,
     CONVERT,
     DECIMAL_BASE64,
     EPOCH_DAYS,
-    FLOAT,
     HEX,
-    INSTANT,
     INTEGER,
     ISO_DATE,
     ISO_DURATION,
     ISO_TIME,
     ISO_TIMESTAMP,
     JSON,
-    LOCAL,
     MICROS,
     NUMBER,
     OBJECT,
-    QUOTED,
-    RAW,
     STRING,
-    TEXT,
-    TRUTH,
     VARIABLE_DECIMAL,
-    ColumnType,
     Converter,
     Encodings,
     array_of,
 )
+from pgrelay.encode.refusal import refusal
+from pgrelay.encode.types import ColumnType
 from pgrelay.encode.values.arrays import array_converter
 from pgrelay.encode.values.hstore import hstore_converter
-from pgrelay.encode.values.json_value import JsonEncoding, json_string, json_string_checked, utf8
+from pgrelay.encode.values.json_value import (
+    FLOAT,
+    INSTANT,
+    LOCAL,
+    QUOTED,
+    RAW,
+    TEXT,
+    TRUTH,
+    JsonEncoding,
+    json_base64,
+    json_string,
+    json_string_checked,
+    utf8,
+)
 from pgrelay.encode.values.numbers import (
     decimal_base64,
     declared_scale,
@@ -81,7 +87,7 @@ def text_encoding(column: ColumnType, choices: Encodings) -> JsonEncoding:
 
 def bytea_base64(value: bytes) -> bytes:
     """A base64 string, from ``\\x`` and hexadecimal digits."""
-    return b'"' + b2a_base64(bytea(value), newline=False) + b'"'
+    return json_base64(bytea(value))
 
 
 def bytea(value: bytes) -> bytes:

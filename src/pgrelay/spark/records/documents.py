@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql.types import ArrayType, DecimalType, StringType
 
-from pgrelay.encode.types import JSON, NUMBER, array_of
+from pgrelay.encode.encodings import JSON, NUMBER, array_of
 from pgrelay.spark.names import constant, quoted
 from pgrelay.spark.records.change_columns import SIDES
 from pgrelay.spark.records.decimals import exact_decimal

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pgrelay.encode.types import DECIMAL_BASE64, EPOCH_DAYS, HEX, MICROS, VARIABLE_DECIMAL
+from pgrelay.encode.encodings import DECIMAL_BASE64, EPOCH_DAYS, HEX, MICROS, VARIABLE_DECIMAL
 from pgrelay.encode.values.numbers import declared_scale
 from pgrelay.spark.names import sql_type
 from pgrelay.spark.records.decimals import declared_decimal_text, exact_decimal, variable_decimal_text

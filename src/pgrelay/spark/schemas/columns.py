@@ -38,7 +38,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pgrelay.encode.types import JSON, STRING
+from pgrelay.encode.encodings import JSON, STRING
 from pgrelay.encode.values.numbers import declared_precision, declared_scale
 
 _ARRAY: Final = re.compile(r"array<(.*)>")

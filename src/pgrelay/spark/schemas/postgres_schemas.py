@@ -9,12 +9,12 @@ from typing import Any, Final, Literal, LiteralString, get_args
 import psycopg
 from psycopg.rows import dict_row, tuple_row
 
-from pgrelay.encode.avro.types import avro_type
-from pgrelay.encode.catalog_types import CatalogType, resolved
+from pgrelay.encode.avro.types import avro_text_encoding
+from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.plan import RelationFacts, column_type
 from pgrelay.encode.schema import IDENTITIES
 from pgrelay.encode.topics import Topics, folded
-from pgrelay.encode.types import Encodings
+from pgrelay.encode.types import CatalogType, resolved
 from pgrelay.encode.values.text import text_encoding
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
@@ -120,7 +120,7 @@ def _column(row: dict[str, Any], types: Mapping[int, CatalogType], choices: Enco
     of = column_type(RelationColumn(row["key"], row["name"], row["oid"], row["typmod"]), facts)
     if format == "avro":
         dimensions = row["dimensions"] if row["dimensions"] > 1 else of.dimensions
-        encoding = avro_type(of, choices, dimensions).name
+        encoding = avro_text_encoding(of, choices, dimensions).name
     else:
         encoding = text_encoding(of, choices).name
     return Column(row["name"], of.name, of.typmod, row["key"], encoding, type_oid=row["oid"])

@@ -15,7 +15,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from pgrelay.encode.types import STRING
+from pgrelay.encode.encodings import STRING
 from pgrelay.encode.values.numbers import declared_precision, declared_scale
 from pgrelay.spark.names import sql_type
 from pgrelay.spark.schemas.columns import Column
