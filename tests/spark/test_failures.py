@@ -1,5 +1,6 @@
 """Delta's failures become one line with the topic and the target."""
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import PgrelayError, RecordError, SetupError, exit_code
-from pgrelay.spark.failures import reason
+from pgrelay.spark.failures import reason, told_of
 from pgrelay.spark.lake.merge import MissingRow
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.schemas.columns import Column
@@ -55,6 +56,15 @@ def test_a_refusal_by_the_target_is_one_line_with_topic_target_and_cure(
         pg.apply_changes(changes, target, schema=schema)
     assert (type(error), str(error)) == (SetupError, str(told.value))
     assert "\n" not in str(error)
+
+
+def test_a_folder_that_can_not_be_created_is_one_line_with_the_cure(spark: SparkSession, target: str) -> None:
+    cure = "; let this process write there, or name another folder$"
+    with pytest.raises(PgrelayError, match=f"^checkpoint /proc/none: .*Mkdirs failed .*{cure}") as told:
+        Checkpoint(spark, "/proc/none").keep_topic_ids({})
+    with pytest.raises(PgrelayError, match=f"^here: .*LOG_PATH.*{cure}"), told_of("here"):
+        spark.sql(f"CREATE TABLE {target} (id int) USING delta LOCATION '/proc/none'")
+    assert exit_code(told.value) == 1
 
 
 @pytest.mark.parametrize("kind", [RecordError, MissingRow])
@@ -132,6 +142,29 @@ def test_records_that_go_while_a_query_runs_are_told_with_the_cure(
         "startingOffsets are past its end; start"
     )
     assert str(pg.query_error(ended.value)).startswith(told)
+
+
+def test_starting_offsets_past_the_end_are_told_with_the_cure(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
+) -> None:
+    """The checkpoint keeps them, so that another start meets them again, and says the same."""
+    topic = handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+
+    def mirror(checkpoint: str, offset: int) -> None:
+        options = {"startingOffsets": json.dumps({topic: {"0": offset}})}
+        at, once = str(tmp_path / checkpoint), {"availableNow": True}
+        servers, prefix = handmade.bootstrap, handmade.prefix
+        pg.mirror(
+            spark, servers, {topic: target}, prefix=prefix, checkpoint=at, options=options, trigger=once
+        ).awaitTermination()
+
+    for offset in (1000, 0):
+        with pytest.raises(StreamingQueryException) as ended:
+            mirror("past", offset)
+        assert "correct startingOffsets and take a new checkpoint" in str(pg.query_error(ended.value))
+    mirror("new", 0)
+    assert spark.table(target).count() == 1
 
 
 def test_starting_offsets_that_leave_a_partition_out_are_told_with_the_cure() -> None:

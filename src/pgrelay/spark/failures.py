@@ -20,6 +20,10 @@ _SET_BY_SOMEBODY: Final = {
     "[DELTA_CANNOT_MODIFY_APPEND_ONLY]": "set delta.appendOnly of the table to false",
 }
 
+# What Hadoop and Delta say of a folder that can't be created, without a reason, and what ends that.
+_WRITE: Final = "let this process write there, or name another folder"
+_NOT_CREATED: Final = {"Mkdirs failed to create ": _WRITE, "[DELTA_CANNOT_CREATE_LOG_PATH]": _WRITE}
+
 
 @contextmanager
 def told_of(where: str) -> Iterator[None]:
@@ -31,9 +35,11 @@ def told_of(where: str) -> Iterator[None]:
         yield
     except (Py4JJavaError, CapturedException) as error:
         told = f"{where}: {cause(error)}"
-        cure = next((cure for condition, cure in _SET_BY_SOMEBODY.items() if condition in told), None)
+        kind = SetupError if any(condition in told for condition in _SET_BY_SOMEBODY) else PgrelayError
+        cures = (_SET_BY_SOMEBODY | _NOT_CREATED).items()
+        cure = next((f"; {cure}" for condition, cure in cures if condition in told), "")
         # Chained to Java's own text, by which Spark tells a stopped query from a failed one.
-        raise (SetupError(f"{told}; {cure}") if cure else PgrelayError(told)) from error
+        raise kind(f"{told}{cure}") from error
 
 
 @contextmanager

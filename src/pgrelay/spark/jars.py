@@ -39,7 +39,7 @@ _COORDINATE: Final = re.compile(r"[\w.-]+(:[\w.-]+){2}")
 
 
 def spark_jars(progress: Progress | None = None, *, more: Sequence[str] = ()) -> list[Path]:
-    """The local paths of the jars (68 MB), for `spark-submit --jars`. Downloads those that are missing.
+    """The local paths of the jars (72 MB), for `spark-submit --jars`. Downloads those that are missing.
 
     `progress` gets each file's name and the bytes received so far; by default a line per file on stderr.
     `more` has Maven coordinates, `group:artifact:version`, of others that are needed, as for an object store;

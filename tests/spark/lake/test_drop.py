@@ -33,6 +33,20 @@ def test_a_dropped_target_and_its_positions_can_be_created_again(
     assert rows(spark.table(name)) == {(1,): 1, (2,): 1}
 
 
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_what_is_remembered_is_dropped_by_its_targets_name(topic: Topic, target: str, using: Using) -> None:
+    """As after a DROP TABLE, which leaves it."""
+    topic.write(change("c", 10, after={"id": 1}))
+    schema = table(topic.name, ID)
+    pg.apply_changes(topic.changes(schema), target, schema=schema, using=using)
+    name = f"iceberg.{target}" if using == "iceberg" else target
+    topic.spark.sql(f"DROP TABLE {name}")
+    with pytest.raises(SetupError, match="without __positions in its name: drop that one, whether it still"):
+        pg.drop(topic.spark, f"{target}__positions", using=using)
+    pg.drop(topic.spark, target, using=using)
+    assert not topic.spark.catalog.tableExists(f"{name}__positions")
+
+
 def test_dropping_an_earlier_sessions_target_leaves_no_files(spark: SparkSession, warehouse: Path) -> None:
     """The session found the target's folder when it started. Another table can then take its name."""
     folder = warehouse / "earlier.db"

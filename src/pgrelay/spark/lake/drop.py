@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.positions import positions_table
+from pgrelay.spark.lake.positions import SUFFIX, is_positions, positions_table
 from pgrelay.spark.lake.rejects import CORRUPT
 from pgrelay.spark.lake.tables import LakeTable, Using
 
@@ -32,6 +32,11 @@ def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
     there, remembered = table.exists(), positions.exists()
     if not there and not remembered:
         raise SetupError(f"{table.name}: no such table")
+    if there and is_positions(table):
+        raise SetupError(
+            f"{table.name} has what is remembered of the table without {SUFFIX} in its name: drop that one, "
+            "whether it still exists or not, which takes this one along"
+        )
     if there and not _is_ours(table):
         raise SetupError(f"{table.name} was not made by pgrelay: DROP TABLE {table.name} yourself")
     with told_of(f"drop {target}"):

@@ -62,6 +62,11 @@ def positions_table(target: LakeTable) -> LakeTable:
     return target.beside(SUFFIX)
 
 
+def is_positions(table: LakeTable) -> bool:
+    """Whether a table that exists is the one beside a target."""
+    return _APPLIED in table.properties() and table.plain_name().endswith(f"{SUFFIX}`")
+
+
 class Positions:
     """What one writer knows of a target's positions: `applied`, and that of the target's schema."""
 

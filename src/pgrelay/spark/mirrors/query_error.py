@@ -37,8 +37,9 @@ def query_error(error: StreamingQueryException | PgrelayError | None) -> Pgrelay
     if not found and _LOST in text:
         return PgrelayError(
             "the query failed: records that it was to read are gone from Kafka, a topic was re-created, or "
-            "startingOffsets are past its end; start the mirror again, which says what to do; a query of "
-            "your own needs a new checkpoint"
+            "startingOffsets are past its end; start the mirror again, which says what to do; if that is "
+            "this again, correct startingOffsets and take a new checkpoint; a query of your own needs a new "
+            "checkpoint"
         )
     if not found and _INCOMPLETE in text:
         return SetupError(
