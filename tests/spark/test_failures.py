@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from pgrelay import log
 from pgrelay import spark as pg
 from pgrelay.errors import PgrelayError, RecordError, SetupError, exit_code
-from pgrelay.spark.failures import reason, told_of
+from pgrelay.spark.failures import log_unread, reason, told_of
 from pgrelay.spark.lake.merge import MissingRow
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.schemas.columns import Column
@@ -121,6 +123,17 @@ def test_the_reason_of_an_error_is_its_root_cause(spark: SparkSession) -> None:
     assert reason(thrown.value) == "java.io.IOException: no number"
     assert reason(ValueError("no number\nand more")) == "no number"
     assert reason(ValueError("no \x1b[2Jnumber")) == "no \\x1b[2Jnumber"
+
+
+@pytest.mark.usefixtures("restored_logging")
+def test_what_is_of_no_consequence_is_told_only_at_level_debug(capfd: pytest.CaptureFixture[str]) -> None:
+    structlog.reset_defaults()
+    log_unread("the topics' ids", ValueError("no broker"))
+    assert capfd.readouterr() == ("", ""), "structlog, as it is in a notebook, shows every level"
+    log.configure("debug")
+    log_unread("the topics' ids", ValueError("no broker"))
+    told = json.loads(capfd.readouterr().err)
+    assert (told["event"], told["reason"]) == ("the topics' ids can't be read", "no broker")
 
 
 def test_records_that_go_while_a_query_runs_are_told_with_the_cure(

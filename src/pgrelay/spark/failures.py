@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import structlog
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException
@@ -14,15 +15,21 @@ from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.printable import printable
 
-# Delta's error conditions, and what ends them.
-_SET_BY_SOMEBODY: Final = {
-    "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]": "rows stay as Postgres has them: drop the table's constraint",
-    "[DELTA_CANNOT_MODIFY_APPEND_ONLY]": "set delta.appendOnly of the table to false",
+_WRITE: Final = "let this process write there, or name another folder"
+
+# By which Delta obeys what somebody has set for the table.
+_APPEND_ONLY: Final = "[DELTA_CANNOT_MODIFY_APPEND_ONLY]"
+_CONSTRAINT: Final = "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]"
+
+# What Delta and Hadoop say, and what ends that.
+_CURES: Final = {
+    _APPEND_ONLY: "set delta.appendOnly of the table to false",
+    _CONSTRAINT: "rows stay as Postgres has them: drop the table's constraint",
+    "[DELTA_CANNOT_CREATE_LOG_PATH]": _WRITE,
+    "Mkdirs failed to create ": _WRITE,
 }
 
-# What Hadoop and Delta say of a folder that can't be created, without a reason, and what ends that.
-_WRITE: Final = "let this process write there, or name another folder"
-_NOT_CREATED: Final = {"Mkdirs failed to create ": _WRITE, "[DELTA_CANNOT_CREATE_LOG_PATH]": _WRITE}
+_log = structlog.get_logger(__name__)
 
 
 @contextmanager
@@ -35,11 +42,10 @@ def told_of(where: str) -> Iterator[None]:
         yield
     except (Py4JJavaError, CapturedException) as error:
         told = f"{where}: {cause(error)}"
-        kind = SetupError if any(condition in told for condition in _SET_BY_SOMEBODY) else PgrelayError
-        cures = (_SET_BY_SOMEBODY | _NOT_CREATED).items()
-        cure = next((f"; {cure}" for condition, cure in cures if condition in told), "")
+        condition = next((each for each in _CURES if each in told), "")
+        kind = SetupError if condition in (_APPEND_ONLY, _CONSTRAINT) else PgrelayError
         # Chained to Java's own text, by which Spark tells a stopped query from a failed one.
-        raise kind(f"{told}{cure}") from error
+        raise kind(f"{told}; {_CURES[condition]}" if condition else told) from error
 
 
 @contextmanager
@@ -81,6 +87,13 @@ def cause(error: Py4JJavaError | CapturedException) -> str:
 def reason(error: Exception) -> str:
     """In one line: the root cause of what Java threw, the text of anything else."""
     return cause(error) if isinstance(error, (Py4JJavaError, CapturedException)) else _first_line(str(error))
+
+
+def log_unread(what: str, error: Exception) -> None:
+    """Log a failure that is of no consequence, for those who read the lines of level debug."""
+    # Where nobody has configured structlog, as in a notebook, it shows every level.
+    if structlog.is_configured():
+        _log.debug(f"{what} can't be read", reason=reason(error))
 
 
 def _first_line(text: str) -> str:

@@ -6,16 +6,13 @@ Kafka (2.8 and later) gives each topic an id. A query's checkpoint keeps the ids
 from collections.abc import Iterable
 from typing import Final
 
-import structlog
 from py4j.protocol import Py4JError
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import reason
+from pgrelay.spark.failures import log_unread
 from pgrelay.spark.kafka import allows_loss
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
-
-_log = structlog.get_logger(__name__)
 
 # What became of a topic; each with a place for the checkpoint.
 _GONE: Final = (
@@ -78,7 +75,7 @@ class TopicIds:
         try:
             return _ids(self._source, topics)
         except Py4JError as error:
-            _log.debug("the topics' ids can't be read", reason=reason(error))
+            log_unread("the topics' ids", error)
             return {}
 
 

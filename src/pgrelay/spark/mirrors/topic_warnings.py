@@ -7,7 +7,7 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.failures import reason
+from pgrelay.spark.failures import log_unread, reason
 from pgrelay.spark.mirrors.query import QuerySource
 
 _log = structlog.get_logger(__name__)
@@ -34,7 +34,7 @@ def warn_of_topics(source: QuerySource, topics: Iterable[str]) -> None:
                 )
             compacted = _compacted(source.session, client, sorted(there))
     except Py4JError as error:
-        _log.debug("the topics' configuration can't be read", reason=reason(error))
+        log_unread("the topics' configuration", error)
         return
     for topic in compacted:
         _log.warning(
