@@ -12,6 +12,7 @@ from typing import Any, Final
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from pgrelay.spark.records.json_records import JsonRecords
 from pgrelay.spark.records.sql import JSON_OPTIONS
@@ -48,9 +49,32 @@ def as_read(spark: SparkSession, topic: str, messages: Iterable[Message]) -> Dat
         place = {"topic": topic, "partition": message.partition, "offset": ends[message.partition]}
         records.append(place | {"key": _base64(message.key), "value": _base64(message.value)})
         ends[message.partition] += 1
-    # As one constant: a data frame made from Python's tuples goes through Python processes at each read.
-    read = F.from_json(F.lit(json.dumps(records)), f"array<struct<{_RECORD}>>", JSON_OPTIONS)
+    return as_constant(spark, records, _RECORD)
+
+
+def as_tuples(spark: SparkSession, rows: Iterable[tuple[Any, ...]], shape: str) -> DataFrame:
+    """A data frame of Python's tuples, in each of which a struct is a tuple too."""
+    kind = ArrayType(StructType.fromDDL(shape))
+    return as_constant(spark, _named(list(rows), kind), shape)
+
+
+def as_constant(spark: SparkSession, rows: list[Row], shape: str) -> DataFrame:
+    """A data frame of JSON's objects.
+
+    As one constant: a data frame made by Spark from Python's objects goes through Python processes at each
+    read.
+    """
+    read = F.from_json(F.lit(json.dumps(rows)), f"array<struct<{shape}>>", JSON_OPTIONS)
     return spark.range(1, numPartitions=1).select(F.inline(read))
+
+
+def _named(value: Any, kind: DataType) -> Any:
+    if isinstance(kind, ArrayType) and value is not None:
+        return [_named(each, kind.elementType) for each in value]
+    if isinstance(kind, StructType) and value is not None:
+        pairs = zip(kind.fields, value, strict=True)
+        return {field.name: _named(each, field.dataType) for field, each in pairs}
+    return value
 
 
 def changes_of(

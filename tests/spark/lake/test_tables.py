@@ -75,7 +75,7 @@ def test_files_that_only_old_versions_of_a_table_of_our_own_need_are_deleted(
     own = lake_table(spark, target, using).beside("__own")
     own.create(ID)
     for number in range(6):
-        spark.createDataFrame([(number,)], ID).coalesce(1).writeTo(own.name).append()
+        own.run(f"INSERT INTO {own.name} VALUES ({number})")
         own.run(f"DELETE FROM {own.name} WHERE id < {number}")
 
     def files() -> int:

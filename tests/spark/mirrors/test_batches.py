@@ -17,7 +17,7 @@ from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 from tests.spark.handmade import HandmadeRelay
-from tests.spark.handmade_records import Message, as_read, change, changes_of, rows
+from tests.spark.handmade_records import Message, as_read, as_tuples, change, changes_of, rows
 from tests.spark.jobs import counted_jobs
 
 ID = Column("id", "int4", key=True, encoding="integer")
@@ -92,7 +92,7 @@ def test_no_table_begins_after_one_has_failed(spark: SparkSession, target: str) 
 
 def test_each_record_is_read_with_one_version(spark: SparkSession) -> None:
     versions = tuple(TableVersion((lsn, 0), (ID,) if lsn < 50 else (ID, NAME)) for lsn in (1, 50, 90))
-    placed = spark.createDataFrame([(10, 0), (50, 0), (60, 1), (None, None)], "commit_lsn long, seq long")
+    placed = as_tuples(spark, [(10, 0), (50, 0), (60, 1), (None, None)], "commit_lsn long, seq long")
     parts = slices(placed, TableSchema("app.public.a", "public", "a", versions), (1, 0))
     found = [
         (schema.latest.position[0], [row.commit_lsn for row in part.collect()]) for schema, part in parts
@@ -106,7 +106,7 @@ def test_whole_transactions_are_not_split_at_a_column_change(
     schema = TableSchema(
         "app.public.a", "public", "a", (TableVersion((1, 0), (ID,)), TableVersion((50, 2), (ID, NAME)))
     )
-    placed = spark.createDataFrame([(10, 5), (50, 1), (50, 2)], "commit_lsn long, seq long")
+    placed = as_tuples(spark, [(10, 5), (50, 1), (50, 2)], "commit_lsn long, seq long")
 
     def found(schema: TableSchema, whole: bool) -> list[tuple[int, int]]:
         parts = slices(placed, schema, (1, 0), whole=whole)

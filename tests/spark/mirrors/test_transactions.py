@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay.spark.mirrors.transactions import HeldBack, Incomplete, held_back, reach, read_past
+from tests.spark.handmade_records import as_tuples
 
 TABLES = {"public.a": "app.public.a", "public.b": "app.public.b"}
 A, B = TABLES.values()
@@ -37,7 +38,8 @@ def whole(lsn: int, **events: int) -> list[Record]:
 
 
 def frame(spark: SparkSession, records: Sequence[Record]) -> DataFrame:
-    return spark.createDataFrame(records, SHAPE)
+    """The records, in two tasks: those of one transaction may be in several."""
+    return as_tuples(spark, records[::2], SHAPE).union(as_tuples(spark, records[1::2], SHAPE))
 
 
 @pytest.mark.parametrize(

@@ -207,32 +207,36 @@ def test_a_value_that_a_type_can_not_hold_is_corrupt_and_never_rounded(topic: To
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"),
+    "settings",
     [
-        ("spark.sql.ansi.enabled", "false"),
-        ("spark.sql.session.timeZone", "America/St_Johns"),
-        ("spark.sql.session.timeZone", "Asia/Kathmandu"),
-        ("spark.sql.timestampType", "TIMESTAMP_NTZ"),
-        ("spark.sql.caseSensitive", "true"),
-        ("spark.sql.parser.escapedStringLiterals", "true"),
+        {"spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "America/St_Johns"},
+        {
+            "spark.sql.session.timeZone": "Asia/Kathmandu",
+            "spark.sql.timestampType": "TIMESTAMP_NTZ",
+            "spark.sql.caseSensitive": "true",
+            "spark.sql.parser.escapedStringLiterals": "true",
+        },
     ],
 )
-def test_session_settings_do_not_change_what_is_read(spark: SparkSession, setting: str, value: str) -> None:
+def test_session_settings_do_not_change_what_is_read(spark: SparkSession, settings: dict[str, str]) -> None:
+    """Several at once: none would hide what another does to a value."""
     columns = [
         Column(f"v{n}", kind, typmod, encoding=e) for n, (_, kind, typmod, e, _, _) in enumerate(TRAPS)
     ]
     nothing = {"id": 1} | {f"v{n}": None for n in range(len(TRAPS))}
     trapped = [change("c", 10, n, after=nothing | {f"v{n}": trap[4]}) for n, trap in enumerate(TRAPS)]
     sound = [with_number(change("c", 10, after=every_value())), with_number(flat("c", 11, 0, every_value()))]
-    before = str(spark.conf.get(setting))
-    spark.conf.set(setting, value)
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
     try:
         read = JsonRecords(every_type("t"), None).changes(as_read(spark, "t", sound))
         told = JsonRecords(table("t", ID, *columns), None).changes(as_read(spark, "t", trapped))
         kinds, found = read.schema["after"].dataType, read.orderBy("offset").collect()
         corrupt = [row.corrupt for row in told.orderBy("offset").collect()]
     finally:
-        spark.conf.set(setting, before)
+        for name, value in before.items():
+            spark.conf.set(name, value)
     assert kinds == every_type("t").row_type
     assert [(row.corrupt, row.after.asDict()) for row in found] == [(None, expected())] * 2
     assert found[0].ts.astimezone(UTC) == datetime(1970, 1, 1, 0, 0, 1, 10, tzinfo=UTC)

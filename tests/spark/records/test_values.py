@@ -14,7 +14,7 @@ from pgrelay.spark.records.documents import value_of_document
 from pgrelay.spark.records.sql import named, parsed
 from pgrelay.spark.records.values import value_of
 from pgrelay.spark.schemas.columns import Column
-from tests.spark.handmade_records import numeric
+from tests.spark.handmade_records import as_tuples, numeric
 
 DOCUMENT = Column("v", "jsonb", encoding="json")
 
@@ -30,7 +30,7 @@ def written(digits: str, scale: int) -> str:
 
 def read(spark: SparkSession, value: str, *texts: str) -> list[Any]:
     """What the SQL `value` makes of each `text`."""
-    rows = spark.createDataFrame(list(enumerate(texts)), "number int, text string")
+    rows = as_tuples(spark, enumerate(texts), "number int, text string")
     columns = parsed(spark, ["number", named(value, "v")])
     return [row.v for row in rows.select(*columns).orderBy("number").collect()]
 
