@@ -1,8 +1,9 @@
 """What surrounds the row in a value, for one transaction after the other.
 
-The base class keeps what every envelope says: which transaction, which record of it, when. Around rows it
-writes what the flat envelopes do, which is nothing; a subclass writes what follows them, by the methods that
-raise here. Times are microseconds since 1970; `seq` counts the records of a transaction from 0.
+The base class keeps what every envelope says: which transaction, which record of it, when. Before rows it
+writes the plan's opening and nothing else, as the flat envelopes do; a subclass writes what follows rows, by
+the methods that raise here. Times are microseconds since 1970; `seq` counts the records of a transaction from
+0.
 """
 
 from binascii import b2a_base64
