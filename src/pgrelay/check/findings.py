@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pgrelay.errors import GapError, PgrelayError, cut_at_cure
+from pgrelay.figures import counted
 
 SHOWN: Final = 5  # of several findings or names of a kind
 CHECK_AGAIN: Final = "fix that, then check again"
@@ -44,6 +45,17 @@ def refused(refusal: PgrelayError, why: str) -> Finding:
     if not cure:
         what, _, cure = what.rpartition(": ")
     return error(what, why, cure, gap=isinstance(refusal, GapError))
+
+
+def all_refused(
+    refusals: Sequence[PgrelayError], why: str, *, noun: str, fate: str, cure: str
+) -> list[Finding]:
+    """A finding for each of the first few, and one that counts the rest, with their `fate` and `cure`."""
+    found = [refused(refusal, why) for refusal in refusals[:SHOWN]]
+    if len(refusals) > SHOWN:
+        more = counted(len(refusals) - SHOWN, f"more {noun}")
+        found.append(error(f"{more} {fate}", why, cure))
+    return found
 
 
 def unexamined(what: str, refusal: PgrelayError) -> Finding:

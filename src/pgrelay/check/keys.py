@@ -4,7 +4,7 @@ Source: manual, "ALTER TABLE", REPLICA IDENTITY, and "CREATE PUBLICATION", publi
 """
 
 from pgrelay.check import table_queries
-from pgrelay.check.findings import SHOWN, Finding, error, ok, refused, some, warning
+from pgrelay.check.findings import Finding, all_refused, ok, some, warning
 from pgrelay.check.table_queries import Published, Table
 from pgrelay.config import Config
 from pgrelay.encode.selection import Selection
@@ -173,11 +173,8 @@ def hidden_keys(relayed: Published, selection: Selection) -> list[Finding]:
                 selection.treatment(str(table), column, key=True)
             except SetupError as refusal:
                 refusals.append(refusal)
-    found = [refused(refusal, why) for refusal in refusals[:SHOWN]]
-    if len(refusals) > SHOWN:
-        more = counted(len(refusals) - SHOWN, "more key column")
-        found.append(error(f"{more} would be dropped or masked", why, "leave columns of keys as they are"))
-    return found
+    fate, cure = "would be dropped or masked", "leave columns of keys as they are"
+    return all_refused(refusals, why, noun="key column", fate=fate, cure=cure)
 
 
 def keyless(published: Published, partitions: int) -> list[Finding]:

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from pgrelay.check.findings import SHOWN, Finding, error, refused
+from pgrelay.check.findings import Finding, all_refused
 from pgrelay.check.table_queries import Published
 from pgrelay.config import Config
 from pgrelay.errors import SetupError
-from pgrelay.figures import counted
 from pgrelay.kafka.topics import TopicOf
 from pgrelay.relay.record_options import topics_of
 
@@ -53,14 +52,6 @@ def wanted_topics(relayed: Published, config: Config) -> tuple[list[WantedTopic]
         wanted.append(WantedTopic(names.dead_letter, "dead letters", keyless=True))
     if config.source.messages:
         wanted.append(WantedTopic(names.message, "messages", keyless=not records.key))
-    return wanted, colliding(collisions)
-
-
-def colliding(refusals: list[SetupError]) -> list[Finding]:
-    """A finding for each of the first few, and one that counts the rest."""
     why = "a run does not start, or stops at the first change of the second"
-    found = [refused(refusal, why) for refusal in refusals[:SHOWN]]
-    if len(refusals) > SHOWN:
-        more = counted(len(refusals) - SHOWN, "more table")
-        found.append(error(f"{more} would share a topic with another", why, "change records.topic"))
-    return found
+    fate, cure = "would share a topic with another", "change records.topic"
+    return wanted, all_refused(collisions, why, noun="table", fate=fate, cure=cure)
