@@ -32,12 +32,12 @@ def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
     there, remembered = table.exists(), positions.exists()
     if not there and not remembered:
         raise SetupError(f"{table.name}: no such table")
-    if there and is_positions(table):
-        raise SetupError(
-            f"{table.name} has what is remembered of the table without {SUFFIX} in its name: drop that one, "
-            "whether it still exists or not, which takes this one along"
-        )
     if there and not _is_ours(table):
+        if is_positions(table):
+            raise SetupError(
+                f"{table.name} has what is remembered of the table without {SUFFIX} in its name: drop that "
+                "one, whether it still exists or not, which takes this one along"
+            )
         raise SetupError(f"{table.name} was not made by pgrelay: DROP TABLE {table.name} yourself")
     with told_of(f"drop {target}"):
         # The positions last, so that a drop that was interrupted can be repeated.

@@ -64,7 +64,7 @@ def positions_table(target: LakeTable) -> LakeTable:
 
 def is_positions(table: LakeTable) -> bool:
     """Whether a table that exists is the one beside a target."""
-    return _APPLIED in table.properties() and table.plain_name().endswith(f"{SUFFIX}`")
+    return table.plain_name().endswith(f"{SUFFIX}`") and _APPLIED in table.properties()
 
 
 class Positions:
