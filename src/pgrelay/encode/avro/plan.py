@@ -78,7 +78,7 @@ class AvroPlan(Plan):
         columns = (column for column in self.columns if isinstance(column, AvroColumn))
         self.fields: list[AvroColumn] = [column for column in columns if not column.dropped]
         # Arrays' dimensions are facts, which a table may change without a new Relation.
-        self.asks_again = self.full or any(column.type.is_array for column in self.columns)
+        self.asks_again = self.asks_again or any(column.type.is_array for column in self.columns)
         self.source_names = names_in_avro(relation.namespace, relation.name)
         self._in_json: Plan | None = None
 
