@@ -4,8 +4,10 @@ import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
@@ -37,6 +39,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Py4J leaves closing its sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+def pytest_exception_interact(call: pytest.CallInfo[object]) -> None:
+    """A call into Java that a time limit cut leaves its answer in its socket: let the next take another."""
+    context = SparkContext._active_spark_context
+    if context is None or call.excinfo is None or isinstance(call.excinfo.value, Exception):
+        return
+    gateway: Any = context._gateway
+    connection = gateway._gateway_client.get_thread_connection()
+    if connection is not None:
+        connection.close()
 
 
 @pytest.fixture(scope="package", autouse=True)
