@@ -383,3 +383,9 @@ def test_the_first_position_enters_even_where_the_stream_began_but_none_twice() 
     assert ledger.reached(0x100) is None
     ledger.seen(0x200)
     assert ledger.reached(0x200) is not None
+
+
+def test_a_position_that_a_transaction_has_reached_does_not_enter() -> None:
+    ledger = Ledger(0x100)
+    ended(ledger, 0, 0x200)
+    assert ledger.reached(0x200) is None

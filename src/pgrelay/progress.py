@@ -55,8 +55,7 @@ class Ledger:
         self.ended_lsn = flush_lsn
         self._most = most
         self._queue: deque[InFlight] = deque()
-        # A position has.
-        self._entered = False
+        self._entered = False  # a position, or a transaction
         self._current: InFlight | None = None
 
     @property
@@ -125,7 +124,7 @@ class Ledger:
         self.ended_lsn = max(self.ended_lsn, lsn)
         tail = self._queue[-1] if self._queue else None
         if tail is not None and tail.commit_us is None:
-            tail.end_lsn = max(tail.end_lsn or 0, lsn)
+            tail.end_lsn = lsn
             return tail
         position = InFlight(None, lsn)
         self._queue.append(position)
