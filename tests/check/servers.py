@@ -5,6 +5,7 @@ from typing import Any
 
 from pgrelay.check.queries import ServerFacts
 from pgrelay.config import SourceConfig
+from pgrelay.postgres.wal_level import WalLevel
 
 HEALTHY = ServerFacts(
     version=180004,
@@ -15,7 +16,7 @@ HEALTHY = ServerFacts(
     may_create=True,
     standby=False,
     encoding="UTF8",
-    wal_level="logical",
+    wal_level=WalLevel("logical"),
     max_slots=10,
     slots=1,
     unread_slots=(),

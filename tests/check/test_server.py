@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from pgrelay.check.server import server_findings
+from pgrelay.postgres.wal_level import WalLevel
 from tests.check.servers import server, source
 
 
@@ -17,7 +18,12 @@ def test_a_healthy_server_is_ok() -> None:
 @pytest.mark.parametrize(
     ("changes", "level", "what", "cure"),
     [
-        ({"wal_level": "replica"}, "error", "wal_level is replica", "ALTER SYSTEM SET wal_level = logical"),
+        (
+            {"wal_level": WalLevel("replica")},
+            "error",
+            "wal_level is replica",
+            "ALTER SYSTEM SET wal_level = logical, and restart",
+        ),
         ({"slots": 10}, "error", "all 10 replication slots are taken", "max_replication_slots = 20"),
         ({"slots": 10, "unread_slots": ("old",)}, "error", "all 10 replication slots", "nobody reads: old"),
         ({"senders": 9}, "warning", "9 of 10 WAL senders are in use", "max_wal_senders = 20"),

@@ -6,6 +6,7 @@ from typing import Final
 from psycopg import sql
 
 from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.wal_level import WalLevel, wal_level
 
 _MIB: Final = 1 << 20
 
@@ -26,7 +27,7 @@ class ServerFacts:
     may_create: bool
     standby: bool
     encoding: str
-    wal_level: str
+    wal_level: WalLevel
     max_slots: int
     slots: int
     unread_slots: tuple[str, ...]
@@ -48,8 +49,7 @@ class OldestTransaction:
 async def server(catalog: Catalog) -> ServerFacts:
     query = sql.SQL(
         "SELECT current_setting('server_version'), current_user::text, r.rolsuper, "
-        "has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery(), "
-        "current_setting('server_encoding'), current_setting('wal_level'), "
+        "has_database_privilege(current_database(), 'CREATE'), current_setting('server_encoding'), "
         "current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int, "
         "(SELECT count(*)::int FROM pg_stat_replication), "
         "(SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), "
@@ -57,7 +57,8 @@ async def server(catalog: Catalog) -> ServerFacts:
         "FROM pg_roles r WHERE r.rolname = current_user"
     )
     row = (await catalog.rows(query))[0]
-    name, role, superuser, may_create, standby, encoding, wal_level, slots, senders, used, keep, idle = row
+    name, role, superuser, may_create, encoding, slots, senders, used, keep, idle = row
+    level = await wal_level(catalog)
     held = await catalog.rows(sql.SQL("SELECT slot_name, active FROM pg_replication_slots ORDER BY 1"))
     return ServerFacts(
         version=catalog.server_version,
@@ -66,9 +67,9 @@ async def server(catalog: Catalog) -> ServerFacts:
         role=role,
         superuser=superuser,
         may_create=may_create,
-        standby=standby,
+        standby=level.standby,
         encoding=encoding,
-        wal_level=wal_level,
+        wal_level=level,
         max_slots=slots,
         slots=len(held),
         unread_slots=tuple(slot for slot, active in held if not active),

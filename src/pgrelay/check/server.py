@@ -41,13 +41,10 @@ def standby(server: ServerFacts) -> list[Finding]:
 
 
 def wal_level(server: ServerFacts) -> Finding:
-    if server.wal_level == "logical":
-        return ok("wal_level is logical")
-    return error(
-        f"wal_level is {server.wal_level}",
-        "below logical, the WAL lacks what logical replication needs",
-        "ALTER SYSTEM SET wal_level = logical; then restart Postgres",
-    )
+    level = server.wal_level
+    if level.suffices:
+        return ok(str(level))
+    return error(str(level), "below logical, the WAL lacks what logical replication needs", level.cure)
 
 
 def free_slots(server: ServerFacts, config: SourceConfig, slot_is_there: bool) -> list[Finding]:

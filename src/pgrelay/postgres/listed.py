@@ -17,7 +17,9 @@ Listed = tuple[int, int]
 
 _TABLES: Final = (
     "SELECT pubname, r.tableoid AS kind, prrelid AS listed, prrelid::regclass::text AS name, r.oid AS entry, "
-    "r.xmin AS since, p.xmin AS altered FROM pg_publication_rel r JOIN pg_publication p ON p.oid = prpubid"
+    "r.xmin AS since, p.xmin AS altered FROM pg_publication_rel r JOIN pg_publication p ON p.oid = prpubid "
+    # Since PostgreSQL 19 an entry may be one of EXCEPT.
+    "WHERE NOT coalesce((to_jsonb(r) ->> 'prexcept')::bool, false)"
 )
 _SCHEMAS: Final = (
     " UNION ALL SELECT pubname, n.tableoid, pnnspid, pnnspid::regnamespace::text || '.*', n.oid, "

@@ -8,6 +8,7 @@ from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
+from pgrelay.postgres.wal_level import wal_level
 from pgrelay.relay.gap_checks import unpromoted
 from pgrelay.relay.publications import Publications, warn_of_refused_changes
 from pgrelay.relay.record_options import selection_of, topics_of
@@ -60,11 +61,9 @@ async def _check_topics(catalog: Catalog, config: Config) -> None:
 
 async def _require_logical_wal(catalog: Catalog) -> None:
     """Refuse a server on which no slot can be created. Raises SetupError."""
-    wal_level = await catalog.setting("wal_level")
-    if wal_level != "logical":
-        raise SetupError(
-            f"Postgres runs with wal_level = {wal_level}; ALTER SYSTEM SET wal_level = logical, and restart"
-        )
+    level = await wal_level(catalog)
+    if not level.suffices:
+        raise SetupError(f"Postgres can't decode its WAL, since {level}; {level.cure}")
 
 
 def waited_for(standby: bool) -> str:

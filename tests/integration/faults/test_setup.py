@@ -49,7 +49,8 @@ def test_a_slot_of_another_database_ends_the_relay(
 @own_postgres(wal_level="replica")
 def test_a_server_without_logical_wal_ends_the_relay(database: Database, new_relay: NewRelay) -> None:
     relay = new_relay(source={"dsn": database.dsn}).start()
-    assert "ALTER SYSTEM SET wal_level = logical, and restart" in last_words(relay, WRONG)
+    words = last_words(relay, WRONG)
+    assert "since wal_level is replica; ALTER SYSTEM SET wal_level = logical, and restart" in words
     assert no_publications(database)
 
 
