@@ -11,7 +11,7 @@ from pgrelay.postgres.wal_level import WalLevel
         (WalLevel("logical"), "wal_level is logical"),
         (WalLevel("logical", standby=True), "wal_level is logical"),
         (WalLevel("logical", "logical"), "wal_level is logical"),
-        (WalLevel("replica", "replica"), "wal_level is replica"),
+        (WalLevel("replica", "replica"), "wal_level is replica, and logical with the first slot"),
         (WalLevel("replica", "logical"), "wal_level is replica, in effect logical"),
         (WalLevel("replica", "logical", standby=True), "wal_level is replica, in effect logical"),
     ],

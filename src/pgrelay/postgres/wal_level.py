@@ -40,9 +40,10 @@ class WalLevel:
         return "ALTER SYSTEM SET wal_level = logical, and restart"
 
     def __str__(self) -> str:
-        if self.effective is None or self.effective == self.setting:
-            return f"wal_level is {self.setting}"
-        return f"wal_level is {self.setting}, in effect {self.effective}"
+        told = f"wal_level is {self.setting}"
+        if self.effective not in (None, self.setting):
+            return f"{told}, in effect {self.effective}"
+        return f"{told}, and logical with the first slot" if self.suffices and self.setting != _LOGICAL else told
 
 
 async def wal_level(catalog: Catalog) -> WalLevel:
