@@ -15,7 +15,7 @@ from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.history import History
 from pgrelay.postgres.source import Source
-from pgrelay.relay.setup import check_same
+from pgrelay.relay.setup import check_same_server
 from pgrelay.wire.replication import StreamOptions
 from tests.halting import halt
 from tests.integration.conftest import NewRelay
@@ -109,10 +109,10 @@ async def test_a_dsn_that_leads_to_two_servers_is_detected(servers: Servers, dat
     """It names several hosts, and our two connections went to different ones."""
     async with Source(database.dsn) as source:
         async with Catalog(database.dsn) as catalog:
-            await check_same(catalog, source)
+            await check_same_server(catalog, source)
         async with Catalog(servers.postgres("16").dsn) as elsewhere:
             with pytest.raises(SourceUnavailable, match="leads to two servers"):
-                await check_same(elsewhere, source)
+                await check_same_server(elsewhere, source)
 
 
 async def test_timeline_1_has_no_history(database: Database) -> None:

@@ -20,7 +20,7 @@ OVERSIZED: Final = b"oversized"
 # An answer: the broker has taken a later record, and librdkafka concludes that it has this one too.
 PASSED_OVER: Final = KafkaError.NO_ERROR
 
-# Whoever waits less for reports, as a sink that hurries, gets none but those that have come.
+# Whoever waits less for reports, as a sink that flushes early, gets none but those that have come.
 _WAIT_S: Final = 0.01
 
 Report = Callable[[KafkaError | None, Message], None]

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable, RecordRefused, SetupError
-from pgrelay.kafka.delivery_errors import delivery_error, failed_checks
+from pgrelay.kafka.delivery_errors import delivery_error, failed_checks_error
 from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
@@ -53,9 +53,9 @@ def test_a_key_of_200_characters_is_shown_whole() -> None:
 def test_a_refused_logical_message_is_left_out_by_its_own_option() -> None:
     """A table may be called `message`, so its cure is told too."""
     message = "or set source.messages: false if it is a logical message, and else take the table out of "
-    for refused in delivery_error(TOO_LARGE, "app.message", 0), failed_checks("app.message", 0):
+    for refused in delivery_error(TOO_LARGE, "app.message", 0), failed_checks_error("app.message", 0):
         assert str(refused).endswith(f"; {message}the publication")
-    for refused in delivery_error(TOO_LARGE, "app.public.t", 0), failed_checks("app.public.t", 0):
+    for refused in delivery_error(TOO_LARGE, "app.public.t", 0), failed_checks_error("app.public.t", 0):
         assert str(refused).endswith("; or take the table out of the publication")
 
 
@@ -132,7 +132,7 @@ async def test_a_producer_that_failed_because_of_lost_records_reports_them(
     config = SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
     offsets = Offsets(config, "app.offsets", Identity("7", "d", "s"))
     sink = TransactionalSink(config, offsets) if exactly_once else Sink(config)
-    assert (LOST in str(sink._failure_of(KafkaError(KafkaError._FATAL, reason)))) == told
+    assert (LOST in str(sink._call_error(KafkaError(KafkaError._FATAL, reason)))) == told
     await sink.close()
 
 

@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import BY_KEY, EVERY, Record
 from pgrelay.errors import SetupError
-from pgrelay.kafka.known_topics import Ask, KnownTopics
+from pgrelay.kafka.known_topics import FetchMetadata, KnownTopics
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -85,7 +85,7 @@ class Cluster:
 
 def known(cluster: Cluster, *, create: bool = True, replicas: int = 1) -> KnownTopics:
     config = SinkConfig(kafka=KAFKA, create_topics=create, partitions=2, replication_factor=replicas)
-    return KnownTopics(config, cast(AdminClient, cluster), cast(Ask, cluster.ask))
+    return KnownTopics(config, cast(AdminClient, cluster), cast(FetchMetadata, cluster.ask))
 
 
 def spread(topics: KnownTopics, topic: str) -> list[int]:
@@ -98,7 +98,7 @@ def test_the_cluster_is_asked_once() -> None:
     cluster = Cluster(a=1)
     topics = known(cluster)
     for _ in range(2):
-        asyncio.run(topics.learn())
+        asyncio.run(topics.load())
     assert "a" in topics
     assert "b" not in topics
     assert cluster.asked == [None]
@@ -107,7 +107,7 @@ def test_the_cluster_is_asked_once() -> None:
 def test_only_missing_topics_are_created() -> None:
     cluster = Cluster(a=3)
     topics = known(cluster)
-    asyncio.run(topics.learn())
+    asyncio.run(topics.load())
     asyncio.run(topics.require_all(["c", "a", "b", "c"]))
     assert cluster.tried == [["b", "c"]]
     assert (spread(topics, "a"), spread(topics, "b")) == ([0, 1, 2], [0, 1])
@@ -206,21 +206,21 @@ def test_with_create_topics_off_none_is_created() -> None:
 def test_added_partitions_are_counted_when_asked() -> None:
     cluster = Cluster(a=1)
     topics = known(cluster)
-    asyncio.run(topics.learn())
+    asyncio.run(topics.load())
     cluster.topics["a"] = 2
     assert spread(topics, "a") == [0]
-    asyncio.run(topics.recount(["a"]))
+    asyncio.run(topics.refresh_partitions(["a"]))
     assert spread(topics, "a") == [0, 1]
     # This is how librdkafka reports a topic that it can't look up now.
     cluster.topics["a"] = 0
-    asyncio.run(topics.recount(["a"]))
+    asyncio.run(topics.refresh_partitions(["a"]))
     assert spread(topics, "a") == [0, 1]
 
 
 def test_a_topic_without_partitions_that_the_broker_tells_still_gets_the_record() -> None:
     """A record that is written nowhere would count as delivered."""
     topics = known(Cluster(a=0))
-    asyncio.run(topics.learn())
+    asyncio.run(topics.load())
     assert spread(topics, "a") == [0]
 
 

@@ -227,7 +227,11 @@ async def test_the_loop_turns_while_the_registry_is_silent(answers: Answers) -> 
 async def told_by_all(registry: Registry, kind: type[PgrelayError]) -> list[str]:
     """The errors that each kind of request to the registry raises."""
     told = []
-    for ask in (registry.connect(), registry.register(ORDERS), registry.refusing(["t"], "debezium")):
+    for ask in (
+        registry.connect(),
+        registry.register(ORDERS),
+        registry.incompatible_subjects(["t"], "debezium"),
+    ):
         with pytest.raises(kind) as raised:
             await ask
         assert type(raised.value) is kind

@@ -70,7 +70,7 @@ async def test_a_commit_is_not_repeated_once_kafka_refuses_us() -> None:
     producer = FakeProducer()
     producer.commits.clear()
     sink = transactions_of(producer)
-    sink.failures.complain(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+    sink.failures.on_error(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
     with pytest.raises(SetupError, match=r"^Kafka refuses us: wrong password; correct the credentials"):
         async with asyncio.timeout(60):
             await sink.commit(Position(1))
@@ -160,7 +160,7 @@ async def serve(sink: TransactionalSink) -> None:
     """Everything that takes in reports."""
     pending = iter([True, False])
     sink.poll()
-    sink.hurry()
+    sink.flush_early()
     await sink.drain(lambda: next(pending), 10)
 
 

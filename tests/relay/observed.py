@@ -49,7 +49,7 @@ class FakeGuarantee(AtLeastOnce):
     waits_s: float | None = None
 
     @property
-    def position_waits_s(self) -> float | None:
+    def position_unacknowledged_s(self) -> float | None:
         return self.waits_s
 
 

@@ -55,7 +55,7 @@ class FakePoll(ServerPoll):
 
     def turn(self, relayed_lsn: int) -> None: ...
 
-    def rest_s(self) -> float:
+    def due_in_s(self) -> float:
         return math.inf
 
     async def close(self) -> None: ...
@@ -101,7 +101,7 @@ def enter(session: Session, end_lsn: int, *values: bytes, ends: bool = True) -> 
     segment.records = [("t", None, value, None, BY_KEY) for value in values]
     if ends:
         segment.end_lsn = end_lsn
-    session.ledger.seen(end_lsn)
+    session.ledger.note_wal_end(end_lsn)
     session.entries.enter([segment])
 
 

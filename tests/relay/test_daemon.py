@@ -196,7 +196,7 @@ async def test_a_stop_that_leaves_transactions_behind_says_so_once() -> None:
 async def test_a_second_request_to_stop_says_whether_transactions_are_left_behind(left: int) -> None:
     began = asyncio.Event()
     session = Hanging(began, SourceUnavailable("not raised"))
-    session.ledger.seen(7)
+    session.ledger.note_wal_end(7)
     for _ in range(left):
         session.ledger.begin(0)
         session.ledger.end(7)

@@ -18,8 +18,8 @@ class FakeGuarantee(AtLeastOnce):
     def __init__(self) -> None:
         self.told: list[tuple[InFlight, int, bool]] = []
 
-    def entered(self, entry: InFlight, reaches: int, *, has_records: bool) -> None:
-        self.told.append((entry, reaches, has_records))
+    def on_entry(self, entry: InFlight, min_wal_end: int, *, has_records: bool) -> None:
+        self.told.append((entry, min_wal_end, has_records))
 
 
 class Entrance:
@@ -27,7 +27,7 @@ class Entrance:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.ledger.seen(20)
+        self.ledger.note_wal_end(20)
         self.outbox = Outbox()
         self.guarantee = FakeGuarantee()
         self.entries = Entries(sink_of(FakeProducer()), self.ledger, self.outbox, self.guarantee)

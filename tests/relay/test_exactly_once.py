@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 from pgrelay.errors import GapError, KafkaUnavailable, SourceUnavailable
 from pgrelay.kafka.offsets import Position
 from pgrelay.progress import Ledger
-from pgrelay.relay.exactly_once import ExactlyOnce, ExactlyOnceStart
+from pgrelay.relay.exactly_once import ExactlyOnce, ExactlyOnceMode
 from pgrelay.relay.resume_point import ResumePoint
 from pgrelay.relay.server import Server
 from tests.clock import Clock
@@ -40,8 +40,8 @@ async def test_a_slot_that_moves_as_the_stream_begins_is_held_against_what_we_ha
     """Kafka has no position. The resume point has adopted the slot's by then."""
     resume_point, server = ResumePoint(), cast(Server, FakeServer())
     resume_point.started(PRIMARY, slot(), OURS, standby=False)
-    start = ExactlyOnceStart(transactions_of(FakeProducer()), resume_point)
-    await start.hold_against_kafka(server, slot())
+    start = ExactlyOnceMode(transactions_of(FakeProducer()), resume_point)
+    await start.check_against_kafka(server, slot())
     moved = slot(CONFIRMED + 8)
     resume_point.started(PRIMARY, moved, OURS, standby=False)
     guarantee = start.guarantee(server, moved, Ledger(), assembler(SPOOL), encoder_of())

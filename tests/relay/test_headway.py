@@ -63,9 +63,9 @@ def test_a_full_spool_is_over_if_the_transaction_was_rolled_back(
 ) -> None:
     session = SpoolSession(tmp_path / "again")
     headway.begins(session)
-    session.ledger.seen(40)
+    session.ledger.note_wal_end(40)
     for lsn, over in (19, False), (40, True):
-        session.ledger.reached(lsn)
+        session.ledger.enter_position(lsn)
         session.ledger.advance()
         assert bool(turns(headway, session, clock, 1)) == over
 
@@ -92,8 +92,8 @@ def test_a_session_that_gets_further_streams_again_at_once(headway: Headway, clo
         headway.ended(session, TROUBLE)
     session = FakeSession()
     headway.begins(session)
-    session.ledger.seen(40)
-    session.ledger.reached(40)
+    session.ledger.note_wal_end(40)
+    session.ledger.enter_position(40)
     session.ledger.advance()
     assert turns(headway, session, clock, 1) == ["streaming again"]
 

@@ -26,11 +26,11 @@ def test_a_new_session_does_not_forget_how_far_the_server_is(
     observer.asked(SlotWal(clock.now, 0x9000, 0x1000, 0x800, safe=float("inf")))
     session = SpoolSession(tmp_path)
     session.encoder = encoder_of()
-    session.ledger.seen(0x1000)
+    session.ledger.note_wal_end(0x1000)
     observer.begins(session)
     watch(observer, session, clock, 1)
     assert metrics.lsns.server == 0x9000
-    session.ledger.seen(0xA000)
+    session.ledger.note_wal_end(0xA000)
     watch(observer, session, clock, 1)
     assert metrics.lsns.server == 0xA000
 
@@ -46,7 +46,7 @@ def test_the_lag_is_known_as_soon_as_the_stream_flows_again(
         observer.asked(SlotWal(clock.now, wal_end, 0x1000, 0x800, safe=float("inf")))
         session = SpoolSession(tmp_path / str(number))
         session.encoder = encoder_of()
-        session.ledger.seen(0x1000)
+        session.ledger.note_wal_end(0x1000)
         observer.begins(session)
         assert health.ready
         assert metrics.lag_s() == pytest.approx(lag_s)

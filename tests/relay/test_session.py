@@ -42,12 +42,12 @@ async def test_settling_waits_for_records_before_the_refused_one_only(value: byt
     session = await refused(sink_of(FakeProducer()), value)
     await session.settle(10)
     assert session.ledger.flush_lsn == 2
-    assert session.ledger.waiting
+    assert session.ledger.has_unacknowledged
 
 
 async def test_settling_does_not_wait_if_kafka_denies_access() -> None:
     session = await refused(sink_of(FakeProducer()), REFUSED)
-    session.sink.failures.complain(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED))
+    session.sink.failures.on_error(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED))
     await session.settle(10)
     assert session.sink.in_queue == 1
 
@@ -144,7 +144,7 @@ async def test_a_stop_with_a_refused_record_has_not_finished(make: Callable[[Fak
 @pytest.mark.parametrize(("most", "is_read"), [(2, True), (1, False)], ids=["room", "full"])
 async def test_nothing_is_read_while_the_ledger_is_full(most: int, is_read: bool) -> None:
     source = FakeSource()
-    session = session_of(source, sink_of(FakeProducer()), Ledger(most=most))
+    session = session_of(source, sink_of(FakeProducer()), Ledger(max_entries=most))
     enter(session, 2, TAKEN)
     await turns(session, 3)
     assert (source.reads > 0) == is_read
@@ -196,15 +196,15 @@ async def test_a_session_is_careful_up_to_what_an_earlier_one_had_read() -> None
     assert session.confirmations.confirmed_lsn < 10
 
 
-@pytest.mark.parametrize(("records", "hurries"), [(1, False), (2, True)], ids=["room", "full"])
-async def test_a_full_queue_is_sent_without_lingering_for_more(records: int, hurries: bool) -> None:
+@pytest.mark.parametrize(("records", "flushed"), [(1, False), (2, True)], ids=["room", "full"])
+async def test_a_full_queue_is_sent_without_lingering_for_more(records: int, flushed: bool) -> None:
     """With exactly once, too, where otherwise a commit sends what is queued."""
     kafka = FakeProducer(room=1)
     session = session_of(FakeSource(), transactions_of(kafka))
     enter(session, 2, *[TAKEN] * records, ends=False)
     await turns(session, until=lambda _: len(kafka) == 1)
     await turns(session, 3)
-    assert ("flush" in kafka.calls) == hurries
+    assert ("flush" in kafka.calls) == flushed
 
 
 class SlowToEnd(TransactionalSink):

@@ -272,7 +272,7 @@ def test_a_standby_that_is_merely_behind_is_no_stall(
     observer.begins(session)
     session.postgres.wal = awaiting(standby=True)
     for second in range(60):
-        session.ledger.seen(0x1000 + second)
+        session.ledger.note_wal_end(0x1000 + second)
         watch(observer, session, clock, 1)
         assert health.ready
 
@@ -294,10 +294,10 @@ def test_a_quota_that_is_used_up_is_told_at_once_but_rarely(
     session.send()
     with capture_logs() as logs:
         for _ in range(60):
-            session.sink.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 4.6))
+            session.sink.failures.on_throttle(ThrottleEvent("127.0.0.1:9092/1", 1, 4.6))
             flow(observer, session, clock)
         assert health.ready
-        session.sink.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 20.0))
+        session.sink.failures.on_throttle(ThrottleEvent("127.0.0.1:9092/1", 1, 20.0))
         watch(observer, session, clock, 30)
         assert health.ready
         watch(observer, session, clock, 1)
@@ -314,7 +314,7 @@ def test_a_short_delay_by_a_quota_is_not_worth_a_line(
 ) -> None:
     session = FakeSession()
     observer.begins(session)
-    session.sink.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 0.4))
+    session.sink.failures.on_throttle(ThrottleEvent("127.0.0.1:9092/1", 1, 0.4))
     with capture_logs() as logs:
         watch(observer, session, clock, 3)
     assert logs == []

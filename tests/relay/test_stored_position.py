@@ -10,7 +10,7 @@ from pgrelay.errors import GapError, PositionError, SetupError
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.offsets import Position
 from pgrelay.kafka.sink import Sink
-from pgrelay.kafka.topics import TopicOf
+from pgrelay.kafka.topics import TopicKind
 from pgrelay.relay.server import Server
 from pgrelay.relay.stored_position import open_positions, refuse_new_slot
 from tests.kafka.producer import FakeProducer
@@ -24,14 +24,14 @@ class FakeTopics(KnownTopics):
     def __init__(self, ours: bool, heard: bool) -> None:
         self._ours = ours
         self._heard = heard
-        self.made = set()
+        self.created = set()
 
-    async def learn(self) -> None: ...
+    async def load(self) -> None: ...
 
     def __contains__(self, topic: str) -> bool:
         return self._ours and self._heard
 
-    async def require(self, topic: str, of: TopicOf = "rows") -> None:
+    async def require(self, topic: str, kind: TopicKind = "rows") -> None:
         if not self._ours:
             raise SetupError("no")
 

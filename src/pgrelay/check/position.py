@@ -23,7 +23,7 @@ from pgrelay.relay.numbering import (
     renumbers,
 )
 from pgrelay.relay.server import Server
-from pgrelay.relay.setup import check_own
+from pgrelay.relay.setup import check_not_synced
 from pgrelay.relay.stored_position import read_position, refuse_new_slot
 
 
@@ -51,7 +51,7 @@ async def position_findings(
 
 async def _asked(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
     try:
-        await sink.topics.learn()
+        await sink.topics.load()
     except (KafkaUnavailable, SetupError):
         return []
     try:
@@ -72,7 +72,7 @@ async def _held_against(server: Server, sink: Sink, slot: Slot | None) -> list[F
         return []
     name = server.config.source.slot
     if server.standby:
-        check_own(slot, name)
+        check_not_synced(slot, name)
     position = await read_position(sink, server.offsets)
     if position is None:
         return []

@@ -23,9 +23,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
 from pgrelay.kafka.errors import UNAUTHORIZED
-from pgrelay.kafka.log import quiet_log
-from pgrelay.kafka.topics import create, portions
-from pgrelay.kafka.tries import tries
+from pgrelay.kafka.log import librdkafka_logger
+from pgrelay.kafka.timeouts import growing_timeouts_s
+from pgrelay.kafka.topics import create, request_batches
 
 _TIMEOUT_S: Final = 8.0
 
@@ -99,7 +99,7 @@ class Cluster:
         """Raises KafkaException, ValueError or TypeError on options that librdkafka does not know."""
         self.complaint: KafkaError | None = None
         options: dict[str, Any] = {**config.kafka, "error_cb": self._complain}
-        self._admin = AdminClient(options, logger=quiet_log())
+        self._admin = AdminClient(options, logger=librdkafka_logger())
 
     async def __aenter__(self) -> Self:
         return self
@@ -138,7 +138,7 @@ class Cluster:
         """Of all brokers and topics. Raises KafkaException if nobody answers in time."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _TIMEOUT_S
-        timeouts_s = tries()
+        timeouts_s = growing_timeouts_s()
         while True:
             try:
                 return await asyncio.to_thread(self._admin.list_topics, timeout=next(timeouts_s))
@@ -179,14 +179,14 @@ class Cluster:
         answers = self._admin.describe_configs(resources, request_timeout=_TIMEOUT_S)
         return {resource.name: answer for resource, answer in answers.items()}
 
-    async def forbidden(self, names: Sequence[str], operation: AclOperation) -> list[str]:
+    async def forbidden_topics(self, names: Sequence[str], operation: AclOperation) -> list[str]:
         """Those of these existing topics on which we have no right to the operation."""
         futures = self._admin.describe_topics(
             TopicCollection(list(names)), include_authorized_operations=True, request_timeout=_TIMEOUT_S
         )
         return [name for name, future in futures.items() if not await _is_allowed(future, operation)]
 
-    async def restricted(self) -> bool:
+    async def is_restricted(self) -> bool:
         """Whether brokers may refuse us something: they check rights, and we are no administrator."""
         answer = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=_TIMEOUT_S)
         try:
@@ -196,11 +196,11 @@ class Cluster:
         # Who may not even describe the cluster gets None; so does everybody at a broker that never tells.
         return allowed is None or AclOperation.ALTER not in allowed
 
-    async def uncreatable(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
+    async def refused_topics(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
         """Have the cluster validate topics as if it created them. Returns those that it refuses, and why."""
         refused: dict[str, KafkaError] = {}
-        for portion in portions(topics):
-            refused |= await create(self._admin, portion, _TIMEOUT_S, validate_only=True)
+        for batch in request_batches(topics):
+            refused |= await create(self._admin, batch, _TIMEOUT_S, validate_only=True)
         return refused
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
-from pgrelay.kafka.errors import UNAUTHORIZED, denial, denied
+from pgrelay.kafka.errors import UNAUTHORIZED, denied, denied_error
 from pgrelay.lsn import format_lsn
 from pgrelay.printable import printable
 
@@ -80,7 +80,7 @@ _TOO_SLOW: Final = (
 )
 
 
-def desynchronized(error: KafkaError) -> str | None:
+def desync_meaning(error: KafkaError) -> str | None:
     """What it means if a broker lacks records between those that it has from us and the next; else None."""
     text = error.str()
     if error.code() != KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER and "sequence desynchronization" not in text:
@@ -102,10 +102,10 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
             f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE and DESCRIBE on it"
         )
     if denied(error):
-        return denial(error.str())
+        return denied_error(error.str())
     if code in GONE:
         return KafkaUnavailable(f"topic {topic} is gone ({error.str()}): {RECREATED}")
-    if (meaning := desynchronized(error)) is not None:
+    if (meaning := desync_meaning(error)) is not None:
         return KafkaUnavailable(f"topic {topic}: {error.str()}: {meaning}")
     if code == KafkaError.INVALID_TIMESTAMP:
         return KafkaUnavailable(
@@ -115,7 +115,7 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
 
 
-def passed_over(topic: str) -> KafkaUnavailable:
+def passed_over_error(topic: str) -> KafkaUnavailable:
     """The error for a record that a partition may lack, although it took a later one."""
     return KafkaUnavailable(
         f"topic {topic}: Kafka has taken later records, but may lack earlier ones, as after a change of "
@@ -123,7 +123,7 @@ def passed_over(topic: str) -> KafkaUnavailable:
     )
 
 
-def oversized(topic: str, commit_lsn: int, key: bytes | None, size: int, most: int) -> RecordRefused:
+def oversized_error(topic: str, commit_lsn: int, key: bytes | None, size: int, most: int) -> RecordRefused:
     """The error for a record of `size` bytes, which the producer's own limit does not let pass."""
     why = f"it has {size} bytes, and message.max.bytes in sink.kafka is {most}"
     return _record_refused(topic, commit_lsn, key, f"{why}; raise that, and the topic's max.message.bytes")
@@ -153,7 +153,7 @@ def batch_error(
     `keyless`: the record that is to blame has no key.
     """
     if error.code() in _CHECKED and not keyless:
-        failure: PgrelayError = failed_checks(topic, commit_lsn, key, error)
+        failure: PgrelayError = failed_checks_error(topic, commit_lsn, key, error)
     else:
         failure = delivery_error(error, topic, commit_lsn, key)
     if isinstance(failure, RecordRefused):
@@ -161,7 +161,7 @@ def batch_error(
     return failure
 
 
-def failed_checks(
+def failed_checks_error(
     topic: str, commit_lsn: int, key: bytes | None = None, error: KafkaError | None = None
 ) -> RecordRefused:
     """The error for a record that a broker's checks refuse, though not for want of a key."""

@@ -104,12 +104,12 @@ def cure(told: str) -> str:
     return next((cure for parts, cure in _CURES if any(part in told for part in parts)), _OTHERWISE)
 
 
-def denial(reason: str) -> SetupError:
+def denied_error(reason: str) -> SetupError:
     """The error if we are `denied`; `reason` is what librdkafka says."""
     return SetupError(f"Kafka refuses us: {reason}; {cure(f'{_AUTHENTICATION} {reason}')}")
 
 
-def unreached(reason: str) -> KafkaUnavailable:
+def unreachable_error(reason: str) -> KafkaUnavailable:
     """The error if no broker answers; `reason` is what librdkafka says."""
     return KafkaUnavailable(f"Kafka can't be reached: {reason}; {cure(reason)}")
 
@@ -124,7 +124,7 @@ def creatable_later(reason: KafkaError, enough_brokers: bool) -> bool:
     return passes(reason) or fenced(reason) or (enough_brokers and too_few_brokers(reason))
 
 
-def uncreated(topic: str, reason: KafkaError, enough_brokers: bool = False) -> PgrelayError:
+def creation_error(topic: str, reason: KafkaError, enough_brokers: bool = False) -> PgrelayError:
     """The error for a topic that could not be created; `enough_brokers` as for `creatable_later`."""
     if creatable_later(reason, enough_brokers):
         return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
@@ -134,7 +134,7 @@ def uncreated(topic: str, reason: KafkaError, enough_brokers: bool = False) -> P
     )
 
 
-def unheard(topic: str) -> KafkaUnavailable:
+def unknown_topic_error(topic: str) -> KafkaUnavailable:
     """The error for a topic that exists according to one broker, while another does not know it yet."""
     return KafkaUnavailable(f"topic {topic} exists, but the broker that was asked does not know it yet")
 
@@ -152,7 +152,7 @@ def fenced(reason: KafkaError) -> bool:
     return reason.code() == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in reason.str()
 
 
-def refused_options(error: Exception, options: Mapping[str, str]) -> SetupError:
+def options_error(error: Exception, options: Mapping[str, str]) -> SetupError:
     """The error if librdkafka refuses the options of `sink.kafka`."""
     if (missing := unreadable(options)) is not None:
         return SetupError(f"sink.kafka.{missing}; correct the path")

@@ -3,7 +3,7 @@
 librdkafka tells of one failure in several ways, not all of which give the reason. The first of these counts:
 
 1. `reason`: what refused a record, by its report, or us, by a complaint; or that a record was passed over
-2. `spent_by`: exactly once, why the open transaction can't be committed
+2. `transaction_error`: exactly once, why the open transaction can't be committed
 3. `symptom`: what only follows from a failure: a record was dropped, or is not taken any more. A sink with
    transactions asks librdkafka what is behind it; any other gets that as the error of a call
 
@@ -20,8 +20,8 @@ from confluent_kafka import KafkaError, Message, ThrottleEvent
 
 from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import PgrelayError, SetupError
-from pgrelay.kafka.delivery_errors import PURGED, delivery_error, passed_over
-from pgrelay.kafka.errors import UNKNOWN, UNTRUSTED, denial, denied
+from pgrelay.kafka.delivery_errors import PURGED, delivery_error, passed_over_error
+from pgrelay.kafka.errors import UNKNOWN, UNTRUSTED, denied, denied_error
 from pgrelay.kafka.refused_batch import RefusedBatch
 
 # What librdkafka adds to an error text. It differs each time, and would look like something new.
@@ -45,7 +45,7 @@ class Failures:
         self.all_down = False
         self.shut_out = False
         self.reason: PgrelayError | None = None
-        self.spent_by: PgrelayError | None = None
+        self.transaction_error: PgrelayError | None = None
         self.symptom: PgrelayError | None = None
         self._symptoms = symptoms
         self._throttled_s = 0.0
@@ -62,9 +62,9 @@ class Failures:
 
     @property
     def errors(self) -> tuple[PgrelayError | None, ...]:
-        return self.reason, self.spent_by, self.symptom
+        return self.reason, self.transaction_error, self.symptom
 
-    def complain(self, error: KafkaError) -> None:
+    def on_error(self, error: KafkaError) -> None:
         """Take in an error that is not about a record: librdkafka's `error_cb`."""
         text = mask_complaint(_PARTICULARS.sub("", error.str()), self._options)
         untrusted = error.code() == KafkaError._SSL and UNTRUSTED in text
@@ -72,7 +72,7 @@ class Failures:
         self.all_down = self.all_down or error.code() == KafkaError._ALL_BROKERS_DOWN
         self.shut_out = self.shut_out or untrusted or (refused and error.code() in UNKNOWN)
         if refused:
-            self._fail(denial(text))
+            self._fail(denied_error(text))
         elif untrusted:
             self._fail(
                 SetupError(
@@ -82,7 +82,7 @@ class Failures:
         elif self.problem is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.problem = text
 
-    def acknowledged(self) -> None:
+    def clear_problem(self) -> None:
         """Note that a record was: the problem is over."""
         self.problem, self.all_down = None, False
 
@@ -96,7 +96,7 @@ class Failures:
         Without an error, librdkafka takes the record for written because the partition has a later one.
         """
         if error is None:
-            self.reason = self.reason or passed_over(message.topic() or "?")
+            self.reason = self.reason or passed_over_error(message.topic() or "?")
             return
         if error.code() in self._symptoms:
             self.symptom = self.symptom or delivery_error(error, message.topic() or "?", commit_lsn)
@@ -125,10 +125,10 @@ class Failures:
         """Raise the reason, unless it is `known`, or else why the transaction is spent."""
         if self.reason is not None and self.reason is not known:
             raise self.reason
-        if self.spent_by is not None:
-            raise self.spent_by
+        if self.transaction_error is not None:
+            raise self.transaction_error
 
-    def throttled(self, event: ThrottleEvent) -> None:
+    def on_throttle(self, event: ThrottleEvent) -> None:
         """Take in that a broker delays answers, because a quota is used up: librdkafka's `throttle_cb`."""
         self._throttled_s = max(self._throttled_s, event.throttle_time)
 

@@ -3,7 +3,7 @@
 import logging
 
 
-def quiet_log() -> logging.Logger:
+def librdkafka_logger() -> logging.Logger:
     """The logger for each client: critical lines only, because the rest also reaches our callbacks.
 
     What is fatal to a producer is raised by its next call. Dropping what a stop leaves is fatal to it, too.

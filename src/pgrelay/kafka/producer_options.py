@@ -15,7 +15,7 @@ _ANSWER_MS: Final = 15_000
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _LEAST_TIMEOUT_MS: Final = 1_000
 
-# The user's own options override these. A stream that is not behind does not linger: see `hurry`. An
+# The user's own options override these. A stream that is not behind does not linger: see `flush_early`. An
 # idempotent producer has one batch of a partition in flight. If the linger time of other records is over by
 # then, librdkafka's thread spins until the batch is acknowledged: a core if the broker is milliseconds away.
 _DEFAULTS: Final[Mapping[str, object]] = {

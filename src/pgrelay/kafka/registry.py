@@ -109,7 +109,7 @@ class Registry:
             key = await self._register(f"{schemas.topic}-key", schemas.key, schemas.about)
         return SchemaIds(key, await self._register(f"{schemas.topic}-value", schemas.value, schemas.about))
 
-    async def refusing(self, topics: Iterable[str], envelope: str) -> list[str]:
+    async def incompatible_subjects(self, topics: Iterable[str], envelope: str) -> list[str]:
         """The subjects of these topics' values that have another writer's schema and would not take ours.
 
         Raises RegistryUnavailable, or SetupError if we may not look.

@@ -21,24 +21,24 @@ from pgrelay.encode.records import Record, record_size
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import clear_frames, close_clients
-from pgrelay.kafka.delivery_errors import PURGED, delivery_error, desynchronized, oversized
-from pgrelay.kafka.errors import UNAUTHORIZED, refused_options, unreached, what_it_says
+from pgrelay.kafka.delivery_errors import PURGED, delivery_error, desync_meaning, oversized_error
+from pgrelay.kafka.errors import UNAUTHORIZED, options_error, unreachable_error, what_it_says
 from pgrelay.kafka.failures import Failures
 from pgrelay.kafka.known_topics import KnownTopics
-from pgrelay.kafka.log import quiet_log
+from pgrelay.kafka.log import librdkafka_logger
 from pgrelay.kafka.producer_options import FIXED, GAPLESS, defaults_for, largest_record
 from pgrelay.kafka.reports import take_reports
-from pgrelay.kafka.tries import tries
+from pgrelay.kafka.timeouts import growing_timeouts_s
 from pgrelay.progress import InFlight
 
 _METADATA_TROUBLED_S: Final = 3.0
 _METADATA_TIMEOUT_S: Final = 10.0
 _FULL_RETRY_S: Final = 0.01
 _ANSWER_S: Final = 0.1
-_HURRY_S: Final = 0.001
+_FLUSH_S: Final = 0.001
 # How long the report on a refused record is waited for, once the producer or its transaction has failed.
 LATE_REPORTS_S: Final = (0.1,) * 10
-_HURRY_AGAIN_S: Final = 0.01
+_FLUSH_AGAIN_S: Final = 0.01
 
 # By these the producer takes no record, because it, or its transaction, has failed before.
 _FAILED_BEFORE: Final = frozenset({KafkaError._FATAL, KafkaError._STATE})
@@ -49,7 +49,7 @@ MakeClients = Callable[[dict[str, Any], dict[str, Any]], tuple[Producer, AdminCl
 
 def librdkafka(producing: dict[str, Any], asking: dict[str, Any]) -> tuple[Producer, AdminClient]:
     """The clients of a run."""
-    log = quiet_log()
+    log = librdkafka_logger()
     return Producer(producing, logger=log), AdminClient(asking, logger=log)
 
 
@@ -73,16 +73,16 @@ class Sink:
         self.failures = Failures(config.kafka, self._symptoms)
         self._lingers = not LINGERING.isdisjoint(config.kafka)
         self._handed_over = 0
-        self._hurried, self._hurry_due = 0, 0.0
+        self._flushed, self._flush_due = 0, 0.0
         self._reported = 0
-        common: dict[str, Any] = {**config.kafka, "error_cb": self.failures.complain}
-        throttling = {"throttle_cb": self.failures.throttled}
+        common: dict[str, Any] = {**config.kafka, "error_cb": self.failures.on_error}
+        throttling = {"throttle_cb": self.failures.on_throttle}
         producing = {**defaults_for(config.kafka), **common, **throttling, **FIXED, **more}
         try:
             self._producer, self._admin = make_clients(producing, common)
         except (KafkaException, ValueError, TypeError) as error:
             # Not `from error`: a traceback would show its text.
-            raise refused_options(error, config.kafka) from None
+            raise options_error(error, config.kafka) from None
         self.topics = KnownTopics(config, self._admin, self._metadata)
 
     @property
@@ -94,7 +94,7 @@ class Sink:
         """Take in the reports that have come. Returns how many events. Raises the error of a refusal."""
         return self._take_in(self._producer.poll, 0)
 
-    def hurry(self) -> bool:
+    def flush_early(self) -> bool:
         """Send what is queued without lingering, unless what the last call sent is still under way.
 
         For when there is nothing else to do: it blocks for a millisecond at most, and returns true if it did.
@@ -103,10 +103,10 @@ class Sink:
         if self._lingers or not self.in_queue:
             return False
         now = time.monotonic()
-        if self._handed_over - self.in_queue < self._hurried and now < self._hurry_due:
+        if self._handed_over - self.in_queue < self._flushed and now < self._flush_due:
             return False
-        self._hurried, self._hurry_due = self._handed_over, now + _HURRY_AGAIN_S
-        self._take_in(self._producer.flush, _HURRY_S)
+        self._flushed, self._flush_due = self._handed_over, now + _FLUSH_AGAIN_S
+        self._take_in(self._producer.flush, _FLUSH_S)
         return True
 
     def _take_in(
@@ -117,7 +117,7 @@ class Sink:
         if fatal is not None:
             # The reports on what was refused come after it.
             late = fatal.code() == KafkaError._GAPLESS_GUARANTEE
-            raise self._reason_or(self._failure_of(fatal), LATE_REPORTS_S if late else ())
+            raise self._reason_or(self._call_error(fatal), LATE_REPORTS_S if late else ())
         self.failures.raise_unless(known)
         return events
 
@@ -135,10 +135,10 @@ class Sink:
         for wait_s in waits_s:
             if self.failures.reason is None:
                 _, fatal = self._try(self._producer.poll, wait_s)
-                error = error if fatal is None else self._failure_of(fatal)
+                error = error if fatal is None else self._call_error(fatal)
         return self.failures.reason or error
 
-    def _failure_of(self, error: KafkaError) -> PgrelayError:
+    def _call_error(self, error: KafkaError) -> PgrelayError:
         """The error for a call that has failed: the producer can no longer be used."""
         if error.code() in UNAUTHORIZED:
             # The client raises this refusal, which is fatal to it; others come by `error_cb`.
@@ -147,7 +147,7 @@ class Sink:
                 "Kafka 3.0 also IDEMPOTENT_WRITE on the cluster"
             )
         lost = f"the producer's identity is lost: {error.str()}"
-        meaning = desynchronized(error)
+        meaning = desync_meaning(error)
         return KafkaUnavailable(lost if meaning is None else f"{lost}: {meaning}")
 
     def take_acknowledged(self) -> bool:
@@ -157,7 +157,7 @@ class Sink:
         if reported <= self._reported:
             return False
         self._reported = reported
-        self.failures.acknowledged()
+        self.failures.clear_problem()
         return True
 
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
@@ -178,18 +178,18 @@ class Sink:
         if not isinstance(reason, KafkaException):
             raise reason
         error: KafkaError = reason.args[0]
-        failure = self._untaken(records[index], error, delivery.commit_lsn)
+        failure = self._produce_error(records[index], error, delivery.commit_lsn)
         if error.code() in _FAILED_BEFORE:
             self.failures.symptom = failure
             self.poll()  # raises what is behind it
         raise failure from reason
 
-    def _untaken(self, record: Record, error: KafkaError, commit_lsn: int) -> PgrelayError:
+    def _produce_error(self, record: Record, error: KafkaError, commit_lsn: int) -> PgrelayError:
         topic, key, value, headers, _ = record
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             # In the words of librdkafka it would be the broker that refuses.
             size = record_size(key, value or b"", headers)
-            return oversized(topic, commit_lsn, key, size, largest_record(self._config.kafka))
+            return oversized_error(topic, commit_lsn, key, size, largest_record(self._config.kafka))
         return delivery_error(error, topic, commit_lsn, key)
 
     async def publish(self, records: Sequence[Record]) -> None:
@@ -221,7 +221,7 @@ class Sink:
         """The metadata of every topic, or of one. Raises KafkaUnavailable if nobody answers."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        timeouts_s = tries()
+        timeouts_s = growing_timeouts_s()
         while True:
             try:
                 return await asyncio.to_thread(self._producer.list_topics, only, next(timeouts_s))
@@ -230,7 +230,7 @@ class Sink:
             self.poll()
             most_s = _METADATA_TROUBLED_S if self.failures.all_down else _METADATA_TIMEOUT_S
             if loop.time() - began > most_s:
-                raise unreached(self.failures.problem or said)
+                raise unreachable_error(self.failures.problem or said)
 
     async def drain(self, step: Callable[[], bool], timeout_s: float) -> bool:
         """Take `step` after `step`, and reports in between, until it returns false; false if time ran out.

@@ -17,8 +17,8 @@ from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
-from pgrelay.kafka.delivery_errors import GONE, POISON, PURGED, RECREATED, desynchronized
-from pgrelay.kafka.errors import UNAUTHORIZED, denial, denied
+from pgrelay.kafka.delivery_errors import GONE, POISON, PURGED, RECREATED, desync_meaning
+from pgrelay.kafka.errors import UNAUTHORIZED, denied, denied_error
 from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.producer_options import transaction_timeout_ms
 from pgrelay.kafka.sink import LATE_REPORTS_S, MakeClients, Sink, librdkafka
@@ -65,7 +65,7 @@ class TransactionalSink(Sink):
             try:
                 self._producer.begin_transaction()
             except KafkaException as error:
-                raise self._failure_of(error.args[0]) from error
+                raise self._call_error(error.args[0]) from error
             self._begun_s = time.monotonic()
         return super().produce(records, start, delivery)
 
@@ -79,17 +79,19 @@ class TransactionalSink(Sink):
         events = super()._take_in(call, timeout_s, known)
         if (symptom := self.failures.symptom) is not None:
             # Unlike its reports, a transaction's failure is known to librdkafka at once.
-            own = self._own_error()
-            raise self._spent_by(self._overdue() or symptom if own is None else self._failure_of(own))
+            own = self._open_transaction_error()
+            raise self._fail_transaction(
+                self._timeout_error() or symptom if own is None else self._call_error(own)
+            )
         return events
 
-    def _spent_by(self, failure: PgrelayError) -> PgrelayError:
+    def _fail_transaction(self, failure: PgrelayError) -> PgrelayError:
         """Keep the error of a transaction. Returns that of a refused record if it comes: it names a topic."""
-        self.failures.spent_by = failure
+        self.failures.transaction_error = failure
         late = isinstance(failure, RecordRefused)
         return self._reason_or(failure, (0, *LATE_REPORTS_S) if late else (0,))
 
-    def _own_error(self) -> KafkaError | None:
+    def _open_transaction_error(self) -> KafkaError | None:
         """What the open transaction has failed by; None if it has not failed."""
         try:
             self._producer.begin_transaction()
@@ -100,15 +102,15 @@ class TransactionalSink(Sink):
             return None
         return None if reason.code() == KafkaError._STATE else reason
 
-    def _failure_of(self, error: KafkaError) -> PgrelayError:
+    def _call_error(self, error: KafkaError) -> PgrelayError:
         if error.code() not in _FENCED:
             return _transaction_error(error)
-        return self._overdue() or KafkaUnavailable(
+        return self._timeout_error() or KafkaUnavailable(
             "the producer was fenced: another relay of this slot has taken over, or the brokers aborted a "
             f"Kafka transaction that was open for longer than {self._limit()}"
         )
 
-    def _overdue(self) -> PgrelayError | None:
+    def _timeout_error(self) -> PgrelayError | None:
         """The error for a transaction that was open for longer than brokers allow; None if it was not."""
         open_s = 0.0 if self._begun_s is None else time.monotonic() - self._begun_s
         if open_s <= self.timeout_s:
@@ -147,7 +149,9 @@ class TransactionalSink(Sink):
         # The client's commit waits for the reports itself, but does not heed that a record was passed over.
         if self._producer.flush(timeout_s / 2):
             # Once the transaction has failed, what is left may never be sent.
-            raise KafkaException(self._own_error() or KafkaError(KafkaError._TIMED_OUT, retriable=True))
+            raise KafkaException(
+                self._open_transaction_error() or KafkaError(KafkaError._TIMED_OUT, retriable=True)
+            )
         self.failures.raise_unless(None)
         self._producer.commit_transaction(timeout_s / 2)
 
@@ -162,10 +166,10 @@ class TransactionalSink(Sink):
             if error is None:
                 return
             if not error.retriable():
-                raise self._spent_by(self._failure_of(error))
+                raise self._fail_transaction(self._call_error(error))
             if self.failures.reason is not None:
                 # To librdkafka a broker that refuses us is away, so it would have the call repeated for ever.
-                raise self._spent_by(self.failures.reason)
+                raise self._fail_transaction(self.failures.reason)
 
 
 def _transaction_error(error: KafkaError) -> PgrelayError:
@@ -173,7 +177,7 @@ def _transaction_error(error: KafkaError) -> PgrelayError:
     if error.code() in _CURES:
         return SetupError(f"Kafka refuses transactions: {error.str()}; {_CURES[error.code()]}")
     failed = f"a Kafka transaction failed: {error.str()}"
-    if (meaning := desynchronized(error)) is not None:
+    if (meaning := desync_meaning(error)) is not None:
         return KafkaUnavailable(f"{failed}: {meaning}")
     if error.code() in POISON:
         return RecordRefused(f"{failed}; {POISON[error.code()]}")
@@ -182,5 +186,5 @@ def _transaction_error(error: KafkaError) -> PgrelayError:
     if error.code() in UNAUTHORIZED:
         return SetupError(f"{failed}; grant WRITE and DESCRIBE on the topics that pgrelay check names")
     if denied(error):
-        return denial(error.str())
+        return denied_error(error.str())
     return KafkaUnavailable(failed)

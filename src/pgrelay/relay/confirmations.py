@@ -41,7 +41,7 @@ class Confirmations:
         `at_once`: the position is due even shortly after the last one.
         """
         # A server that asks may wait for its slot to move: as it stops, it does.
-        self._guarantee.keep_position(at_once=at_once or self._due == 0)
+        self._guarantee.write_position(at_once=at_once or self._due == 0)
         now = time.monotonic()
         if now >= self._due or (self._lags and now >= self._sent + _LEAST_S):
             self.send()
@@ -56,9 +56,9 @@ class Confirmations:
             self.confirmed_lsn = confirmable
             self._asks = False
 
-    def rest_s(self) -> float:
+    def due_in_s(self) -> float:
         """Seconds until something is due here, Kafka's acknowledgements aside."""
-        rest_s = min(self._due - time.monotonic(), self._guarantee.position_rest_s())
+        rest_s = min(self._due - time.monotonic(), self._guarantee.position_due_in_s())
         return min(rest_s, _LEAST_S) if self._lags else rest_s
 
     @property

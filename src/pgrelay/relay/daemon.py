@@ -255,7 +255,7 @@ class Daemon:
             return None
         except asyncio.CancelledError:
             # The second request to stop.
-            if session.ledger.waiting:
+            if session.ledger.has_unacknowledged:
                 _log.warning(_CUT_SHORT)
             raise
         except Exception as error:

@@ -22,7 +22,7 @@ class Entries:
         # For the transaction that has begun and not ended.
         self._entry: InFlight | None = None
         self._delivery: Delivery | None = None
-        self._reaches = 0
+        self._min_wal_end = 0
 
     def enter(self, encoded: Iterable[Segment | Reached]) -> None:
         for out in encoded:
@@ -32,20 +32,20 @@ class Entries:
                 self._enter_segment(out)
 
     def _enter_position(self, lsn: int) -> None:
-        position = self._ledger.reached(lsn)
+        position = self._ledger.enter_position(lsn)
         if position is not None:
-            self._guarantee.entered(position, lsn, has_records=False)
+            self._guarantee.on_entry(position, lsn, has_records=False)
 
     def _enter_segment(self, segment: Segment) -> None:
         if segment.begin is not None:
             self._entry = self._ledger.begin(segment.begin.commit_us)
             self._delivery = self._sink.delivery(self._entry, segment.begin.commit_lsn)
             # A commit record begins at that LSN; a message outside any transaction ends there.
-            self._reaches = segment.begin.commit_lsn + (segment.begin.xid is not None)
+            self._min_wal_end = segment.begin.commit_lsn + (segment.begin.xid is not None)
         entry, delivery = self._entry, self._delivery
         assert entry is not None, "a segment goes on from none"
         assert delivery is not None
-        self._guarantee.entered(entry, self._reaches, has_records=bool(segment.records))
+        self._guarantee.on_entry(entry, self._min_wal_end, has_records=bool(segment.records))
         records = segment.records
         if segment.has_truncate:
             records = self._sink.topics.to_every_partition(records)

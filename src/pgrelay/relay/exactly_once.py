@@ -39,15 +39,15 @@ _UNCOVERED: Final = -1
 _IDLE_EVERY_S: Final = 1.0
 
 
-class ExactlyOnceStart:
-    """The `GuaranteedStart` of a transactional sink."""
+class ExactlyOnceMode:
+    """The `DeliveryMode` of a transactional sink."""
 
     def __init__(self, sink: TransactionalSink, resume_point: ResumePoint) -> None:
         self.sink = sink
         self._resume_point = resume_point
         self._known: Position | None = None
 
-    async def hold_against_kafka(self, server: Server, slot: Slot) -> None:
+    async def check_against_kafka(self, server: Server, slot: Slot) -> None:
         # `recover` checks it, after the stream has begun, when nobody else can write any more. By then the
         # resume point has adopted the slot's position.
         self._known = self._resume_point.own_position
@@ -62,15 +62,15 @@ class ExactlyOnce:
     """The `DeliveryGuarantee` of a transactional sink: the Kafka transactions of one session."""
 
     # Its open transaction belongs to the session; a new producer aborts it.
-    spends_sink: Final = True
+    sink_per_session: Final = True
     # A commit sends what is queued.
-    hurries: Final = False
+    flushes_early: Final = False
     # Readers see nothing before a commit, and its position, which the ledger gets, includes all they see.
     relayed_lsn: Final = 0
     # A commit waits for every partition.
-    standing: Final = None
+    oldest_progress: Final = None
     # A commit has the position, too.
-    position_waits_s: Final = None
+    position_unacknowledged_s: Final = None
 
     def __init__(
         self,
@@ -118,9 +118,14 @@ class ExactlyOnce:
 
     def may_settle(self, *, refused: bool) -> bool:
         # A commit would cover the refused record, which is not in Kafka.
-        return not refused and self._ledger.waiting and not self._ledger.in_transaction and bool(self._held)
+        return (
+            not refused
+            and self._ledger.has_unacknowledged
+            and not self._ledger.in_transaction
+            and bool(self._held)
+        )
 
-    def entered(self, entry: InFlight, reaches: int, *, has_records: bool) -> None:
+    def on_entry(self, entry: InFlight, min_wal_end: int, *, has_records: bool) -> None:
         """Hold the entry until a commit covers it. Under load that is due sooner if any has records."""
         self._records = self._records or has_records
         if self._held and self._held[-1] is entry:
@@ -134,10 +139,10 @@ class ExactlyOnce:
     def confirmable_lsn(self) -> int:
         return self._ledger.flush_lsn
 
-    def keep_position(self, *, at_once: bool) -> None:
+    def write_position(self, *, at_once: bool) -> None:
         return None
 
-    def position_rest_s(self) -> float:
+    def position_due_in_s(self) -> float:
         return math.inf
 
     def due_commit(self, *, nothing_else: bool) -> Commit | None:

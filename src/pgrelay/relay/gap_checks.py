@@ -39,9 +39,9 @@ class Upstream:
         Raises StandbyNotReady if the server is a standby that has not replayed that far yet; PositionError if
         only the history of its timeline could tell, and the server lacks it.
         """
-        check_end(self.primary, await self.wal_end(), position.reaches, position.timeline)
+        check_end(self.primary, await self.wal_end(), position.min_wal_end, position.timeline)
         check_skips_nothing(self.slot_lsn, position.lsn)
-        check_history(self.primary, position.reaches, position.timeline, position.timeline_began)
+        check_history(self.primary, position.min_wal_end, position.timeline, position.timeline_began)
 
     async def check_further(self, kept: Position | None, known: Position | None) -> None:
         """Check Kafka's position, `kept`, or what this process has delivered, `known`: the higher of them.
@@ -90,7 +90,7 @@ def check_skips_nothing(slot_lsn: int, delivered_lsn: int) -> None:
         )
 
 
-def unpromoted(found: str) -> StandbyNotReady:
+def standby_error(found: str) -> StandbyNotReady:
     """The error for a standby found in place of the primary; `found` says how that shows."""
     return StandbyNotReady(
         f"source.dsn leads to a standby, {found}: waiting for its promotion; if source.dsn names several "

@@ -25,11 +25,11 @@ class DeliveryGuarantee(Protocol):
         """It is not known yet what was delivered."""
 
     @property
-    def hurries(self) -> bool:
+    def flushes_early(self) -> bool:
         """Whether to send what is queued without lingering, if there is nothing else to do."""
 
     @property
-    def spends_sink(self) -> bool:
+    def sink_per_session(self) -> bool:
         """Whether the session leaves a sink that the next can't use."""
 
     @property
@@ -44,7 +44,7 @@ class DeliveryGuarantee(Protocol):
         """
 
     @property
-    def standing(self) -> tuple[int, int] | None:
+    def oldest_progress(self) -> tuple[int, int] | None:
         """Changes whenever Kafka acknowledges a record of the oldest transaction.
 
         None if it has them all, or if records are not acknowledged one by one.
@@ -53,10 +53,10 @@ class DeliveryGuarantee(Protocol):
     def recover(self) -> Coroutine[None, None, None] | None:
         """Learn what was delivered, before anything is encoded; None if that is known."""
 
-    def entered(self, entry: InFlight, reaches: int, *, has_records: bool) -> None:
+    def on_entry(self, entry: InFlight, min_wal_end: int, *, has_records: bool) -> None:
         """A segment of a transaction, or a position, entered the ledger.
 
-        Whoever has one of the segment's records has received WAL up to `reaches`, at least.
+        Whoever has one of the segment's records has received WAL up to `min_wal_end`, at least.
         """
 
     def due_commit(self, *, nothing_else: bool) -> Commit | None:
@@ -82,27 +82,27 @@ class DeliveryGuarantee(Protocol):
     def confirmable_lsn(self) -> int:
         """What Postgres may be told: the ledger's flush LSN, or less if Kafka lacks that position yet."""
 
-    def keep_position(self, *, at_once: bool) -> None:
+    def write_position(self, *, at_once: bool) -> None:
         """Write the position to Kafka, if it is due and none is under way.
 
         `at_once`: it is due even shortly after the last one.
         """
 
-    def position_rest_s(self) -> float:
-        """Seconds until `keep_position` has something to write; inf if nothing, or if one is under way."""
+    def position_due_in_s(self) -> float:
+        """Seconds until `write_position` has something to write; inf if nothing, or if one is under way."""
 
     @property
-    def position_waits_s(self) -> float | None:
+    def position_unacknowledged_s(self) -> float | None:
         """Seconds since the position under way was written, while the slot stands still; None without one."""
 
 
-class GuaranteedStart(Protocol):
+class DeliveryMode(Protocol):
     """A sink, and how sessions start with it."""
 
     @property
     def sink(self) -> Sink: ...
 
-    async def hold_against_kafka(self, server: Server, slot: Slot) -> None:
+    async def check_against_kafka(self, server: Server, slot: Slot) -> None:
         """Check that the slot skips nothing, if that can be known before the stream begins.
 
         Raises GapError, PositionError.

@@ -43,7 +43,7 @@ class Intake:
         if self._ledger.full or (self._taken == len(self._frames) and not self._read()):
             return False
         self._taken = self._assembler.receive_all(self._frames, self._taken)
-        self._ledger.seen(self._assembler.server_lsn)
+        self._ledger.note_wal_end(self._assembler.server_lsn)
         return True
 
     def _read(self) -> bool:

@@ -16,7 +16,7 @@ from pgrelay.config import Config, SinkConfig
 from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.errors import KafkaUnavailable, RecordRefused
 from pgrelay.kafka.cluster import Cluster, TopicConfig
-from pgrelay.kafka.delivery_errors import failed_checks
+from pgrelay.kafka.delivery_errors import failed_checks_error
 from pgrelay.kafka.errors import passes
 from pgrelay.kafka.producer_options import largest_batch, largest_record
 from pgrelay.relay.record_options import topics_of
@@ -101,7 +101,7 @@ class Refusals:
                 ) from failure
             return False
         if error.keyless and not found.compacted:
-            raise failed_checks(topic, error.commit_lsn)
+            raise failed_checks_error(topic, error.commit_lsn)
         if self._found.get(topic) == found:
             return False
         self._found[topic] = found

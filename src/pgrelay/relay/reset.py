@@ -26,7 +26,7 @@ from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
 from pgrelay.relay.server import Server
-from pgrelay.relay.setup import check_free, check_kind, check_same
+from pgrelay.relay.setup import check_not_active, check_same_server, check_slot_kind
 
 _PATIENCE_S: Final = 30.0
 
@@ -43,7 +43,7 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
     require_own_base(config.transactions.spool_dir)
     async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
         # Otherwise one server's slot would be dropped, and the files of another's deleted.
-        await check_same(catalog, source)
+        await check_same_server(catalog, source)
         server = await Server.identify(config, catalog, source)
         slot = await _ours(server)
         if slot is None and keep_slot:
@@ -92,12 +92,12 @@ async def _kept(sink: Sink, server: Server) -> _Kept:
 
     But if we may not read them, that is no error at least once, when runs do without them.
     """
-    await sink.topics.learn()
+    await sink.topics.load()
     offsets = server.offsets
     if offsets.topic not in sink.topics:
         return _Kept()
     try:
-        return _Kept(await offsets.forgetting())
+        return _Kept(await offsets.tombstones())
     except SetupError as denied:
         if server.config.sink.delivery == "exactly_once":
             raise
@@ -123,8 +123,8 @@ async def _ours(server: Server) -> Slot | None:
     name = server.config.source.slot
     slot = await server.catalog.slot(name)
     if slot is not None:
-        check_kind(slot, name, server.catalog.database)
-        check_free(slot, name)
+        check_slot_kind(slot, name, server.catalog.database)
+        check_not_active(slot, name)
         if slot.synced and server.standby:
             raise SetupError(
                 f"source.dsn leads to a standby, where slot {name} is synchronised from its primary; "

@@ -4,7 +4,7 @@ from pgrelay.errors import BEGIN_ANEW, GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Position
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import System
-from pgrelay.relay.gap_checks import began_at, check_end, check_history, check_skips_nothing, unpromoted
+from pgrelay.relay.gap_checks import began_at, check_end, check_history, check_skips_nothing, standby_error
 
 
 class ResumePoint:
@@ -45,7 +45,7 @@ class ResumePoint:
                 f"point it at the old one, or {BEGIN_ANEW}"
             )
         if standby and not self._standby:
-            raise unpromoted("and we have streamed from its primary")
+            raise standby_error("and we have streamed from its primary")
         timeline = None if self._standby else self.system.timeline
         primary = None if standby else system
         check_end(primary, system.wal_end, self.relayed_lsn, timeline)

@@ -74,7 +74,7 @@ class ServerPoll:
             self._task = asyncio.create_task(self._ask(relayed_lsn))
             self._task.add_done_callback(lambda _: self._wake())
 
-    def rest_s(self) -> float:
+    def due_in_s(self) -> float:
         """Seconds until the next poll begins; inf while one is under way."""
         return float("inf") if self._task is not None else self._due - time.monotonic()
 

@@ -144,7 +144,7 @@ class Session:
                 self.confirmations.send()
             raise
         self.confirmations.send()
-        return drained and not self.ledger.waiting
+        return drained and not self.ledger.has_unacknowledged
 
     async def close(self) -> None:
         """Drop whatever is left, including a commit that has failed or not ended."""
@@ -273,7 +273,9 @@ class Session:
     async def _enter_truncates(self, truncates: list[Segment], encoded: list[Segment | Reached]) -> None:
         """A truncate goes to every partition of its topic, and there may be more of them by now."""
         records = [record for segment in truncates for record in segment.records]
-        await self.sink.topics.recount({topic for topic, _, _, _, partition in records if partition == EVERY})
+        await self.sink.topics.refresh_partitions(
+            {topic for topic, _, _, _, partition in records if partition == EVERY}
+        )
         self._enter(encoded)
 
     def _enter(self, encoded: list[Segment | Reached]) -> None:
@@ -287,10 +289,10 @@ class Session:
     async def _rest(self, rest: Rest) -> None:
         """Wait for what `rest` says, but no longer than until a report may have come, or something is due."""
         # The outbox needs room in the queue.
-        if (self.guarantee.hurries or self._outbox) and self.sink.hurry():
+        if (self.guarantee.flushes_early or self._outbox) and self.sink.flush_early():
             return
-        rest_s = min(self.confirmations.rest_s(), self.server_poll.rest_s())
-        waiting = self.guarantee.position_waits_s is not None or not self.ledger.idle
+        rest_s = min(self.confirmations.due_in_s(), self.server_poll.due_in_s())
+        waiting = self.guarantee.position_unacknowledged_s is not None or not self.ledger.idle
         if waiting or self._outbox or rest is Rest.ERRAND:
             rest_s = min(rest_s, self._rest_s)
             self._rest_s = min(self._rest_s * 2, _REST_MOST_S)

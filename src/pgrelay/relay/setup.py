@@ -8,7 +8,7 @@ from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
-from pgrelay.relay.gap_checks import unpromoted
+from pgrelay.relay.gap_checks import standby_error
 from pgrelay.relay.publications import Publications, warn_of_refused_changes
 from pgrelay.relay.record_options import selection_of, topics_of
 from pgrelay.relay.resume_point import ResumePoint
@@ -34,7 +34,7 @@ async def prepare(
             f"never reach the topics; {BEGIN_ANEW}"
         )
     if slot is not None:
-        check_kind(slot, config.source.slot, catalog.database)
+        check_slot_kind(slot, config.source.slot, catalog.database)
     elif config.source.create:
         await _require_logical_wal(catalog)
     # Tables that are refused leave no publication that nobody uses.
@@ -67,7 +67,7 @@ async def _require_logical_wal(catalog: Catalog) -> None:
         )
 
 
-def waited_for(standby: bool) -> str:
+def slot_creation_waits_for(standby: bool) -> str:
     """What a server waits for before it has created a slot, with the cure if that takes long."""
     if standby:
         return (
@@ -78,7 +78,7 @@ def waited_for(standby: bool) -> str:
     return "the transactions that run now; pg_stat_activity and pg_prepared_xacts have them"
 
 
-async def make_slot(catalog: Catalog, config: SourceConfig, waits_for: str) -> Slot:
+async def create_slot(catalog: Catalog, config: SourceConfig, waits_for: str) -> Slot:
     """Create the slot if the configuration says so. Returns once what the server `waits_for` is over.
 
     Raises SetupError.
@@ -96,13 +96,13 @@ async def make_slot(catalog: Catalog, config: SourceConfig, waits_for: str) -> S
     return slot
 
 
-def check_own(slot: Slot, name: str) -> None:
+def check_not_synced(slot: Slot, name: str) -> None:
     """Refuse, on a standby, a slot that is synchronised from the primary. Raises SourceUnavailable."""
     if slot.synced:
-        raise unpromoted(f"where slot {name} is synchronised from its primary")
+        raise standby_error(f"where slot {name} is synchronised from its primary")
 
 
-async def check_same(catalog: Catalog, source: Source) -> None:
+async def check_same_server(catalog: Catalog, source: Source) -> None:
     """Raises SourceUnavailable if the two connections lead to different servers."""
     if await catalog.server_started_us() != source.server_started_us:
         raise SourceUnavailable(
@@ -111,7 +111,7 @@ async def check_same(catalog: Catalog, source: Source) -> None:
         )
 
 
-def check_kind(slot: Slot, name: str, database: str) -> None:
+def check_slot_kind(slot: Slot, name: str, database: str) -> None:
     """Raises SetupError if the slot is of a kind or a database that we can't read."""
     if slot.slot_type != "logical":
         raise SetupError(f"source.slot: {name} is a physical slot; choose another name")
@@ -130,7 +130,7 @@ def check_not_lost(slot: Slot, name: str) -> None:
         raise GapError(f"slot {name} is lost, {why}; {BEGIN_ANEW}")
 
 
-def check_free(slot: Slot, name: str) -> None:
+def check_not_active(slot: Slot, name: str) -> None:
     """Raises SetupError if somebody reads the slot."""
     if slot.active_pid is not None:
         raise SetupError(f"slot {name} is in use by PID {slot.active_pid}; stop that relay first")

@@ -21,7 +21,7 @@ from pgrelay.postgres.catalog import Catalog
 from pgrelay.relay.daemon import Daemon
 from pgrelay.relay.process import stop_on_signals
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import check_free
+from pgrelay.relay.setup import check_not_active
 from pgrelay.relay.tasks import cut
 from pgrelay.status.health import Health
 
@@ -93,7 +93,7 @@ async def _require_free(source: SourceConfig) -> None:
             await asyncio.sleep(_TRY_EVERY_S)
             slot = await catalog.slot(source.slot)
     if slot is not None:
-        check_free(slot, source.slot)
+        check_not_active(slot, source.slot)
 
 
 async def _leave_out(config: Config, lsn: int, requests: "StopRequests") -> "Passing":

@@ -82,8 +82,8 @@ class Stalls:
         self._begun_at = 0.0
         self._acknowledged_at = 0.0
         # What the slot waits for, and since when.
-        self._standing: tuple[int, int] | None = None
-        self._stands_since = 0.0
+        self._oldest_progress: tuple[int, int] | None = None
+        self._oldest_progress_at = 0.0
         # Whose answer all else waits for, and since when.
         self._needed: Need | _StandbyNeeded | None = None
         self._needed_since = 0.0
@@ -94,7 +94,7 @@ class Stalls:
     def begins(self, *, answered: bool) -> None:
         """A session begins, or goes on: what was late may be late again, unless Kafka has just `answered`."""
         self._begun_at = self._acknowledged_at = time.monotonic()
-        self._standing = self._needed = None
+        self._oldest_progress = self._needed = None
         self._unmet = self._stalled is not None and not answered
 
     def watch(self, session: Session, now: float, *, may_end: bool) -> None:
@@ -140,12 +140,12 @@ class Stalls:
 
     def _late(self, session: Session, now: float) -> str | None:
         """What the slot has waited for too long; None if nothing."""
-        standing = session.guarantee.standing
-        if standing is None or standing != self._standing:
-            self._standing, self._stands_since = standing, now
-        elif now - self._stands_since > _LATE_S:
+        progress = session.guarantee.oldest_progress
+        if progress is None or progress != self._oldest_progress:
+            self._oldest_progress, self._oldest_progress_at = progress, now
+        elif now - self._oldest_progress_at > _LATE_S:
             return _OLDEST_LATE
-        return _POSITION_LATE if (session.guarantee.position_waits_s or 0.0) > _LATE_S else None
+        return _POSITION_LATE if (session.guarantee.position_unacknowledged_s or 0.0) > _LATE_S else None
 
     def _watch_needed(self, needed: Need | _StandbyNeeded | None, now: float, may_end: bool) -> None:
         """Nothing waits for Kafka's acknowledgement. But all else may wait for another answer."""

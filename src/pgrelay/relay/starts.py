@@ -34,10 +34,10 @@ from pgrelay.postgres.negotiation import stream_options
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
-from pgrelay.relay.at_least_once import AtLeastOnceStart
+from pgrelay.relay.at_least_once import AtLeastOnceMode
 from pgrelay.relay.confirmations import Confirmations
-from pgrelay.relay.exactly_once import ExactlyOnceStart
-from pgrelay.relay.guarantee import GuaranteedStart
+from pgrelay.relay.exactly_once import ExactlyOnceMode
+from pgrelay.relay.guarantee import DeliveryMode
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.publications import Publications
 from pgrelay.relay.record_options import record_options, topics_of
@@ -47,7 +47,14 @@ from pgrelay.relay.resume_point import ResumePoint
 from pgrelay.relay.server import Server
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import check_not_lost, check_own, check_same, make_slot, prepare, waited_for
+from pgrelay.relay.setup import (
+    check_not_lost,
+    check_not_synced,
+    check_same_server,
+    create_slot,
+    prepare,
+    slot_creation_waits_for,
+)
 from pgrelay.relay.spooling import open_spool
 from pgrelay.relay.stored_position import refuse_new_slot
 from pgrelay.relay.supply import Supply
@@ -68,7 +75,7 @@ class Starts:
         self._observer = observer
         self._refusals = refusals
         self._publications = Publications(config.source)
-        self._start: GuaranteedStart | None = None
+        self._start: DeliveryMode | None = None
         self._identity: Identity | None = None
         self._registry: Registry | None = None
         self._warned: set[str] = set()
@@ -77,14 +84,14 @@ class Starts:
         # This process created the slot.
         self._made_slot = False
         # The last session has left a producer that the next can't use.
-        self._sink_is_spent = False
+        self._needs_new_sink = False
         # `streaming: auto` asks for transactions before their commit.
         self._streams = True
 
     async def begin(self, catalog: Catalog, source: Source) -> Session:
         """Begin a session and its stream. Raises whatever stands in the way."""
         config = self._config
-        await check_same(catalog, source)
+        await check_same_server(catalog, source)
         # Published now: it stays true whatever the start waits for from here on.
         self._observer.asked(await catalog.slot_wal(config.source.slot))
         server = await Server.identify(config, catalog, source)
@@ -103,7 +110,7 @@ class Starts:
         slot = await catalog.slot(config.source.slot) or before
         if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
             self.resume_point.check_follows(slot)
-            await start.hold_against_kafka(server, slot)
+            await start.check_against_kafka(server, slot)
         self.resume_point.started(server.system, slot, source.walsender_pid, server.standby)
         self._tell_two_phase(slot)
         session = await self._make_session(server, source, start, slot)
@@ -117,7 +124,7 @@ class Starts:
         self.resume_point.advance(
             session.ledger.flush_lsn, session.confirmations.confirmed_lsn, session.guarantee.relayed_lsn
         )
-        self._sink_is_spent = session.guarantee.spends_sink
+        self._needs_new_sink = session.guarantee.sink_per_session
 
     async def learn(self, error: TransientError) -> None:
         """Have the next session do without what has failed by this error."""
@@ -125,7 +132,7 @@ class Starts:
         if isinstance(error, StreamingFailed) and auto and self._streams:
             self._streams = False
             _log.warning("from here on, this run takes transactions after their commit only")
-        if self._sink_is_spent or isinstance(error, KafkaUnavailable):
+        if self._needs_new_sink or isinstance(error, KafkaUnavailable):
             await self.close_sink(error)
 
     async def close_sink(self, after: Exception | None = None) -> None:
@@ -133,7 +140,7 @@ class Starts:
 
         `after`: the error that made it necessary.
         """
-        start, self._start, self._sink_is_spent = self._start, None, False
+        start, self._start, self._needs_new_sink = self._start, None, False
         if start is not None:
             self._metrics.inflight_records = 0
             await start.sink.close(after)
@@ -151,13 +158,13 @@ class Starts:
                 cure=f"run pgrelay again, or SELECT pg_drop_replication_slot('{slot}')",
             )
 
-    async def _make_ready(self, server: Server, start: GuaranteedStart) -> Slot:
+    async def _make_ready(self, server: Server, start: DeliveryMode) -> Slot:
         """Check that both ends are there and fit each other. Returns the slot, created if it was missing."""
         config, catalog, sink = self._config, server.catalog, start.sink
         first = self.resume_point.system is None
         found = await catalog.slot(config.source.slot)
         if server.standby and found is not None:
-            check_own(found, config.source.slot)
+            check_not_synced(found, config.source.slot)
         if first and found is None:
             # If Kafka is away, create the slot all the same, so that nothing is missed meanwhile; Kafka is
             # checked below. If Kafka refuses, a topic for example, no slot may be left that nobody reads.
@@ -173,17 +180,17 @@ class Starts:
         await prepare(catalog, config, self._publications, self.resume_point, found)
         slot = found
         if slot is None:
-            waits_for = waited_for(server.standby)
+            waits_for = slot_creation_waits_for(server.standby)
             self._observer.creates_slot(config.source.slot, waits_for)
-            slot = await make_slot(catalog, config.source, waits_for)
+            slot = await create_slot(catalog, config.source, waits_for)
             self._made_slot = True
         check_not_lost(slot, config.source.slot)
         self.resume_point.seen(slot)
         # Before the stream: we are silent while we wait here, and the server would cut it.
         self._observer.awaits("Kafka")
-        await sink.topics.learn()
+        await sink.topics.load()
         await self._require_topics(sink)
-        await start.hold_against_kafka(server, slot)
+        await start.check_against_kafka(server, slot)
         if self._registry is not None:
             self._observer.awaits("the schema registry")
             await self._registry.connect()
@@ -213,9 +220,7 @@ class Starts:
             self._warned.add(told)
             _log.warning(event, **facts)
 
-    async def _make_session(
-        self, server: Server, source: Source, start: GuaranteedStart, slot: Slot
-    ) -> Session:
+    async def _make_session(self, server: Server, source: Source, start: DeliveryMode, slot: Slot) -> Session:
         """A session with its own state. The stream has begun."""
         config, catalog, systemid = self._config, server.catalog, server.system.systemid
         # Before the spool is opened: it stays open until the session closes it.
@@ -248,7 +253,7 @@ class Starts:
             ),
         )
 
-    async def _start_for(self, offsets: Offsets) -> GuaranteedStart:
+    async def _start_for(self, offsets: Offsets) -> DeliveryMode:
         """What earlier tries have left; anew if they found another cluster, whose id that sink bears."""
         if offsets.identity != self._identity:
             await self.close_sink()
@@ -256,12 +261,12 @@ class Starts:
         self._start = self._start or self._make_start(offsets)
         return self._start
 
-    def _make_start(self, offsets: Offsets) -> GuaranteedStart:
+    def _make_start(self, offsets: Offsets) -> DeliveryMode:
         """The delivery guarantee that is configured, with a new sink."""
         sink = self._refusals.sink_config
         if sink.delivery == "at_least_once":
-            return AtLeastOnceStart(Sink(sink), self.resume_point, self._warn)
-        return ExactlyOnceStart(TransactionalSink(sink, offsets), self.resume_point)
+            return AtLeastOnceMode(Sink(sink), self.resume_point, self._warn)
+        return ExactlyOnceMode(TransactionalSink(sink, offsets), self.resume_point)
 
     async def _require_topics(self, sink: Sink) -> None:
         """Require the topics that every relay has, whatever its tables."""

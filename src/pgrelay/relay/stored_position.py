@@ -4,7 +4,7 @@ from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
 from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
-from pgrelay.relay.gap_checks import unpromoted
+from pgrelay.relay.gap_checks import standby_error
 from pgrelay.relay.server import Server
 
 
@@ -14,7 +14,7 @@ async def refuse_new_slot(sink: Sink, server: Server) -> None:
     Raises StandbyNotReady if the position is a primary's and the server is a standby; PositionError if the
     position can't be read.
     """
-    await sink.topics.learn()
+    await sink.topics.load()
     slot = server.config.source.slot
     try:
         position = await read_position(sink, server.offsets)
@@ -22,7 +22,7 @@ async def refuse_new_slot(sink: Sink, server: Server) -> None:
         # Exactly once reads it again, and then raises; at least once does without.
         return
     if position is not None and server.standby and position.timeline is not None:
-        raise unpromoted(f"which lacks its primary's slot {slot}")
+        raise standby_error(f"which lacks its primary's slot {slot}")
     if position is not None:
         raise GapError(
             f"slot {slot} is gone, and Kafka has everything up to "
@@ -39,7 +39,7 @@ async def open_positions(sink: Sink, offsets: Offsets) -> Position | None:
     # Before the topic is created: a new one has nothing to read.
     position, heard = await read_position(sink, offsets), offsets.topic in sink.topics
     await sink.topics.require(offsets.topic, "offsets")
-    if not heard and offsets.topic not in sink.topics.made:
+    if not heard and offsets.topic not in sink.topics.created:
         # The topic exists, but the broker that was asked had not heard of it.
         position = await offsets.read()
     return position
