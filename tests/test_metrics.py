@@ -67,7 +67,7 @@ def test_the_lag_in_seconds_grows_while_a_commit_waits(metrics: Metrics, clock: 
 
 
 def test_the_lag_in_seconds_is_0_when_all_flows_and_nothing_waits(metrics: Metrics, tmp_path: Path) -> None:
-    metrics.watch(lambda: True, tmp_path)
+    metrics.set_sources(lambda: True, tmp_path)
     assert value(metrics, "pgrelay_lag_seconds") == 0
     metrics.set_oldest_commit(us(NOW_S - 3))
     metrics.set_oldest_commit(None)
@@ -75,7 +75,7 @@ def test_the_lag_in_seconds_is_0_when_all_flows_and_nothing_waits(metrics: Metri
 
 
 def test_the_lag_in_seconds_is_nan_while_nothing_flows(metrics: Metrics, tmp_path: Path) -> None:
-    metrics.watch(lambda: False, tmp_path)
+    metrics.set_sources(lambda: False, tmp_path)
     assert math.isnan(value(metrics, "pgrelay_lag_seconds") or 0)
     metrics.set_oldest_commit(us(NOW_S - 3))
     assert value(metrics, "pgrelay_lag_seconds") == 3
@@ -138,7 +138,7 @@ def test_the_slots_retained_and_safe_wal_are_gauges(metrics: Metrics) -> None:
 
 def test_the_disk_is_read_at_every_scrape(metrics: Metrics, tmp_path: Path) -> None:
     spool = tmp_path / "spool"
-    metrics.watch(lambda: spool.exists(), spool)
+    metrics.set_sources(lambda: spool.exists(), spool)
     assert value(metrics, "pgrelay_streaming") == 0
     assert math.isnan(value(metrics, "pgrelay_spool_disk_free_bytes") or 0)
     spool.mkdir()

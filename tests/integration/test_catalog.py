@@ -11,10 +11,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgrelay.check.table_queries import planned
 from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
-from pgrelay.postgres.listed import entries
+from pgrelay.postgres.publication_entries import entries
 from pgrelay.postgres.publishable import create_publication
 from pgrelay.postgres.subtransactions import rolled_back
-from pgrelay.relay.tasks import cancelled
+from pgrelay.relay.tasks import cancel_and_wait
 from tests.integration.databases import Database
 from tests.integration.proxy import Proxy
 from tests.integration.servers import PostgresServer, on_all_versions
@@ -93,7 +93,7 @@ async def test_cancelling_a_query_does_not_wait_for_a_silent_server(
             proxy.hold_requests()
             proxy.hold_replies()
             began = time.monotonic()
-            await cancelled(query)
+            await cancel_and_wait(query)
             assert time.monotonic() - began < AT_ONCE
 
 

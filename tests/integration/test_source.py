@@ -13,8 +13,8 @@ from psycopg.conninfo import make_conninfo
 
 from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
-from pgrelay.postgres.history import History
 from pgrelay.postgres.source import Source
+from pgrelay.postgres.timeline_history import TimelineHistory
 from pgrelay.relay.setup import check_same_server
 from pgrelay.wire.replication import StreamOptions
 from tests.halting import halt
@@ -119,7 +119,7 @@ async def test_timeline_1_has_no_history(database: Database) -> None:
     """An empty history, not a missing one: this may be an old primary whose promoted standby we have read."""
     async with Source(database.dsn) as source:
         system = await source.identify()
-        assert (system.timeline, system.history) == (1, History())
+        assert (system.timeline, system.history) == (1, TimelineHistory())
 
 
 async def test_a_connection_goes_on_after_a_refused_command(database: Database) -> None:

@@ -15,7 +15,7 @@ _TIMED = (
     "observer",
     "positions",
     "renames",
-    "rotation",
+    "password_rotation",
     "server_poll",
     "silence",
     "stalls",

@@ -66,7 +66,7 @@ def session_of(
     sink: Sink,
     ledger: Ledger | None = None,
     *,
-    careful_until: int = 0,
+    serial_until: int = 0,
     keeps_positions: bool = False,
     spool: Spool | None = None,
     wal_end: int = 0,
@@ -89,7 +89,7 @@ def session_of(
         metrics=Metrics(),
         confirmations=Confirmations(source, ledger, guarantee, 10.0),
         guarantee=guarantee,
-        careful_until=careful_until,
+        serial_until=serial_until,
         supply=supply(encoder, Catalog(""), sink, None),
         server_poll=FakePoll(),
     )
@@ -113,7 +113,7 @@ def end(session: Session, end_lsn: int) -> None:
 
 
 def committing(session: Session) -> bool:
-    return session.errand.committing
+    return session.side_task.committing
 
 
 def recovered(session: Session) -> bool:

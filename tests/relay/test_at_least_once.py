@@ -56,7 +56,7 @@ async def test_a_slot_ahead_of_the_position_in_kafka_is_refused() -> None:
 
 async def test_if_nobody_moved_the_slot_the_position_is_not_read_again() -> None:
     resume_point = ResumePoint()
-    resume_point.started(PRIMARY, slot(), OURS, standby=False)
+    resume_point.adopt_slot(PRIMARY, slot(), OURS, standby=False)
     assert await hold(resume_point, Position(CONFIRMED - 1)) == []
 
 
@@ -64,7 +64,7 @@ async def test_a_run_without_positions_goes_on_but_notices_that_its_slot_was_mov
     (warning,) = await hold(ResumePoint(), None, allowed=False)
     assert warning.startswith("Kafka keeps no position: if the slot is lost while pgrelay is down, ")
     resume_point = ResumePoint()
-    resume_point.started(PRIMARY, slot(CONFIRMED - 1), OURS, standby=False)
+    resume_point.adopt_slot(PRIMARY, slot(CONFIRMED - 1), OURS, standby=False)
     with pytest.raises(GapError, match="the slot was moved or re-created"):
         await hold(resume_point, None, allowed=False)
 

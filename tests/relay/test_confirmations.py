@@ -54,7 +54,7 @@ def test_the_server_is_asked_for_one_answer_as_soon_as_it_takes_the_question() -
     source = FakeSource()
     confirmations = confirmations_of(source)
     confirmations.turn()
-    confirmations.ask()
+    confirmations.request_reply()
     source.takes = False
     confirmations.turn()
     source.takes = True
@@ -71,7 +71,7 @@ def test_a_server_that_asks_is_not_kept_waiting_for_the_position() -> None:
     confirmations.turn()
     guarantee.at_once.clear()
     confirmations.turn()
-    confirmations.answer()
+    confirmations.reply()
     confirmations.turn()
     confirmations.turn()
     assert guarantee.at_once == [False, True, False]

@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from pgrelay.errors import RecordRefused
-from pgrelay.postgres.history import History
 from pgrelay.postgres.source import System
+from pgrelay.postgres.timeline_history import TimelineHistory
 from pgrelay.relay.gap_checks import Upstream
 from pgrelay.relay.positions import Positions
 from tests.clock import Clock
@@ -54,7 +54,7 @@ async def nobody_asks() -> int:
 
 @pytest.fixture
 def positions(kafka: Kafka, clock: Clock) -> Positions:
-    server = System("7", 3, 0x9000, History(((2, 0x800),)))
+    server = System("7", 3, 0x9000, TimelineHistory(((2, 0x800),)))
     return Positions(kafka.sink, OFFSETS, Upstream(SLOT, nobody_asks, server, numbering="5e7"))
 
 

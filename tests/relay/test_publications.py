@@ -9,11 +9,11 @@ from structlog.testing import capture_logs
 from pgrelay.config import SourceConfig
 from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog, PublicationRow
-from pgrelay.postgres.listed import Listed
+from pgrelay.postgres.publication_entries import EntryKey
 from pgrelay.postgres.slots import Slot
 from pgrelay.relay.publications import Publications, PublishedTables
 
-Entries = Mapping[Listed, tuple[str, frozenset[int]]]
+Entries = Mapping[EntryKey, tuple[str, frozenset[int]]]
 
 T, SCHEMA, STAYS, NEW = (6106, 16400), (6237, 16400), (6106, 16402), (6106, 16403)
 
@@ -30,7 +30,7 @@ class FakeCatalog(Catalog):
     async def published_tables(self, names: Sequence[str]) -> list[tuple[int, str, str]]:
         return [(oid, "public", name) for oid, name in self.tables.items() if oid in self.published]
 
-    async def existing(self, oids: Collection[int]) -> frozenset[int]:
+    async def existing_tables(self, oids: Collection[int]) -> frozenset[int]:
         return frozenset(oids) & self.tables.keys()
 
     async def publications(self, names: Sequence[str]) -> dict[str, PublicationRow]:

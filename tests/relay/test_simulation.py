@@ -162,7 +162,7 @@ class World:
 
         def turned(session: Session) -> None:
             self._clock.now += 0.05
-            if not session.errand.under_way:
+            if not session.side_task.running:
                 kafka.answer_some(next(turns, None))
             if source.told[-1:] == [self.wal_end]:
                 stop.set()

@@ -15,7 +15,7 @@ import pytest
 
 from pgrelay.errors import Interrupted
 from pgrelay.relay.session import Session
-from pgrelay.relay.skip import Passing, StopRequests
+from pgrelay.relay.skip import SkipGoal, StopRequests
 
 INTERRUPTED = 130
 NOBODY = 1  # a port on which no server ever listens
@@ -75,7 +75,7 @@ async def test_a_stop_does_not_wait_for_a_silent_postgres() -> None:
         finally:
             await asyncio.sleep(3600)
 
-    ending = asyncio.create_task(requests.ending(query()))
+    ending = asyncio.create_task(requests.run_until_stop(query()))
     await asyncio.wait_for(asked.wait(), 60)
     requests.stop()
     done, _ = await asyncio.wait([ending], timeout=60)
@@ -86,18 +86,18 @@ async def test_a_stop_does_not_wait_for_a_silent_postgres() -> None:
 
 def test_a_skip_ends_only_when_postgres_was_told() -> None:
     """Kafka may take its time to keep the position, before which nothing is confirmed."""
-    passing = Passing(0x800, message=False)
+    passing = SkipGoal(0x800, message=False)
     session: Any = SimpleNamespace(
         ledger=SimpleNamespace(flush_lsn=0x700),
         server_poll=SimpleNamespace(wal_end=0x900),
         encoder=SimpleNamespace(left_out=None),
         confirmations=SimpleNamespace(confirmed_lsn=0x700),
     )
-    passing.turned(cast(Session, session))
+    passing.on_turn(cast(Session, session))
     session.encoder.left_out = (2, 0x808)
     session.ledger.flush_lsn = 0x808
-    passing.turned(cast(Session, session))
+    passing.on_turn(cast(Session, session))
     assert not passing.reached
     session.confirmations.confirmed_lsn = 0x808
-    passing.turned(cast(Session, session))
+    passing.on_turn(cast(Session, session))
     assert (passing.reached, passing.changes, passing.begin) == (True, 2, 0x700)

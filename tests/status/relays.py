@@ -69,7 +69,9 @@ class Told:
         self.metrics = Metrics(self.clock)
         self.health = Health(lambda: 0.0)  # never stuck, however long a test takes
         self.health.troubles = Troubles(self.clock)
-        self.metrics.watch(lambda: self.health.ready, base_directory(self.config.transactions.spool_dir))
+        self.metrics.set_sources(
+            lambda: self.health.ready, base_directory(self.config.transactions.spool_dir)
+        )
         self.status = Status(self.config, self.metrics, self.health, self.clock)
 
     def pass_second(self, *open_transactions: OpenTransaction) -> None:
@@ -86,7 +88,7 @@ class Told:
 
 def busy(told: Told, spool: Spool, seconds: int = 240) -> None:
     """Some minutes of a shop's day, in one of which Kafka was slow."""
-    told.health.streaming()
+    told.health.set_streaming()
     metrics, lsn = told.metrics, 0x2A_0000_0000
     metrics.published_tables = 7
     metrics.set_slot_wal(retained=1.4e9, safe=18.2e9)

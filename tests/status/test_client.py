@@ -38,7 +38,7 @@ def test_a_running_relay_answers(host: str) -> None:
 
 def test_the_command_prints_the_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = Told()
-    told.health.streaming()
+    told.health.set_streaming()
     # structlog prints to stdout unless it is configured.
     with told.served() as server, structlog.testing.capture_logs():
         assert main(["status", "--config", file_of(tmp_path, f"127.0.0.1:{server.port}")]) == 0
@@ -55,7 +55,7 @@ def test_the_command_needs_none_of_the_relays_secrets(
     file = tmp_path / "relay.yaml"
     monkeypatch.setenv("PGRELAY_SOURCE__SLOT", "shop")
     told = Told()
-    told.health.streaming()
+    told.health.set_streaming()
     with told.served() as server, structlog.testing.capture_logs():
         file.write_text(
             "source: {dsn: '${NOT_SET_HERE}', slot: other}\n"

@@ -64,5 +64,5 @@ def test_reconnections_to_every_end_are_exposed_from_the_start(metrics: Metrics)
 
 
 def test_info_describes_the_relay(metrics: Metrics) -> None:
-    metrics.describe(version="1.2", slot="pgrelay")
+    metrics.set_labels(version="1.2", slot="pgrelay")
     assert value(metrics, "pgrelay_info", version="1.2", slot="pgrelay") == 1

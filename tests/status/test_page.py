@@ -41,9 +41,9 @@ def browser() -> Iterator[Browser]:
 def told(tmp_path: Path) -> Told:
     """A relay with something to show everywhere."""
     told = Told()
-    told.health.troubles.raised(SourceUnavailable("Postgres can't be reached: refused"))
+    told.health.troubles.record_error(SourceUnavailable("Postgres can't be reached: refused"))
     busy(told, Spool(tmp_path))
-    told.health.troubles.raised(
+    told.health.troubles.record_error(
         RecordError("a record can't be delivered: too large; raise max.message.bytes")
     )
     return told
@@ -131,18 +131,18 @@ def test_the_configuration_is_shown_without_secrets(show: Open) -> None:
 def test_the_page_follows_the_relay(told: Told, show: Open) -> None:
     page = show(**DESKTOP)
     told.metrics.add_records("public.returns", "c", 1234)
-    told.health.waiting("Kafka does not acknowledge: refused")
+    told.health.set_waiting("Kafka does not acknowledge: refused")
     told.pass_second()
     expect(page.locator("#tables")).to_contain_text("public.returns")
     expect(page.locator("#notice")).to_have_text("Waiting: Kafka does not acknowledge: refused")
     expect(page.locator("body")).to_have_attribute("data-state", "waiting")
-    told.health.streaming()
+    told.health.set_streaming()
     expect(page.locator("#notice")).to_be_hidden()
 
 
 def test_foreign_text_is_never_markup(told: Told, show: Open) -> None:
     told.metrics.add_records('public.<img src="x" onerror="alert(1)">', "c", 9_999_999)
-    told.health.troubles.tell("<script>alert(1)</script>", "<b>none</b>")
+    told.health.troubles.record("<script>alert(1)</script>", "<b>none</b>")
     page = show(**DESKTOP)
     assert page.locator("#tables img").count() == 0
     assert "<script>alert(1)</script>" in page.locator("#troubles").inner_text()
@@ -200,10 +200,10 @@ def test_the_chart_has_a_gap_for_unknown_values(told: Told, show: Open) -> None:
     page = show(**DESKTOP)
     curve = page.locator("[data-chart=lag_s] .curve")
     assert (curve.get_attribute("d") or "").count("M") == 1
-    told.health.waiting("Postgres is away")
+    told.health.set_waiting("Postgres is away")
     told.metrics.set_oldest_commit(None)
     told.pass_second()
-    told.health.streaming()
+    told.health.set_streaming()
     told.pass_second()
     told.pass_second()
     expect(curve).to_have_attribute("d", re.compile(r"^M[^M]+M[^M]+$"))
@@ -239,7 +239,7 @@ def test_a_phone_has_its_own_picture_with_readable_text(show: Open) -> None:
 @pytest.mark.parametrize("reason", [None, "Kafka does not acknowledge"], ids=["streaming", "waiting"])
 def test_every_text_has_enough_contrast(told: Told, show: Open, scheme: Scheme, reason: str | None) -> None:
     if reason is not None:
-        told.health.waiting(reason)
+        told.health.set_waiting(reason)
     contrasts = show(scheme=scheme, **DESKTOP).evaluate(CONTRASTS)
     assert len(contrasts) > 50
     assert [(text, ratio) for text, ratio in contrasts if ratio < LEAST_CONTRAST] == []

@@ -88,9 +88,9 @@ def test_a_stage_that_is_ahead_is_not_behind(told: Told) -> None:
 
 
 def test_the_state_is_streaming_or_waiting_with_a_reason(told: Told) -> None:
-    told.health.streaming()
+    told.health.set_streaming()
     assert told.status.snapshot().state == "streaming"
-    told.health.waiting("waiting for slot shop")
+    told.health.set_waiting("waiting for slot shop")
     assert (told.status.snapshot().state, told.status.snapshot().reason) == (
         "waiting",
         "waiting for slot shop",
@@ -147,7 +147,7 @@ def test_a_budget_without_a_limit_is_null(told: Told) -> None:
 
 
 def test_the_json_reads_back_as_the_same_snapshot(told: Told, spool: Spool) -> None:
-    told.health.troubles.raised(SourceUnavailable("Postgres can't be reached"))
+    told.health.troubles.record_error(SourceUnavailable("Postgres can't be reached"))
     busy(told, spool, seconds=20)
     now = told.status.snapshot()
     assert len(now.tables) == 6

@@ -16,7 +16,7 @@ from tests.status.relays import PASSWORD, Told, busy
 def told(tmp_path: Path) -> Told:
     told = Told()
     spool = Spool(tmp_path)
-    told.health.troubles.raised(SourceUnavailable("Postgres can't be reached; start it"))
+    told.health.troubles.record_error(SourceUnavailable("Postgres can't be reached; start it"))
     busy(told, spool, seconds=120)
     return told
 
@@ -78,7 +78,7 @@ def test_one_record_is_singular(told: Told) -> None:
 
 
 def test_the_reason_for_waiting_is_printed(told: Told) -> None:
-    told.health.waiting("waiting for slot shop")
+    told.health.set_waiting("waiting for slot shop")
     assert "\nwaiting: waiting for slot shop\n" in render(told.status.snapshot(), coloured=False)
 
 

@@ -12,9 +12,9 @@ from pgrelay.errors import SetupError
 from pgrelay.postgres.catalog import Catalog
 
 # OIDs below are the system's own tables, which no publication holds.
-FIRST_OF_USERS: Final = 16384
+FIRST_NORMAL_OID: Final = 16384
 # Tables of users, of the kinds and from the OID given; temporary and unlogged ones are in no publication.
-LASTING: Final = sql.SQL(
+PERSISTENT_TABLES: Final = sql.SQL(
     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
     "WHERE c.relkind = ANY (%s) AND c.relpersistence = 'p' AND c.oid >= %s "
     "AND n.nspname NOT IN ('pg_catalog', 'information_schema') "
@@ -70,10 +70,10 @@ async def publication_statement(catalog: Catalog, name: str, tables: Sequence[Ta
 
 async def publishable(catalog: Catalog, names: Sequence[TableOrSchema]) -> list[tuple[int, str, str]]:
     """OID, schema and name of what a publication of `names`, as in `publication_statement`, can hold."""
-    query = sql.SQL("SELECT c.oid, n.nspname, c.relname ") + LASTING
+    query = sql.SQL("SELECT c.oid, n.nspname, c.relname ") + PERSISTENT_TABLES
     parameters: list[object] = [
         ["r", "p"] if catalog.server_version >= PARTITIONED_SINCE else ["r"],
-        FIRST_OF_USERS,
+        FIRST_NORMAL_OID,
     ]
     if names:
         query += sql.SQL(

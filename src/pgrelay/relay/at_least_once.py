@@ -46,7 +46,7 @@ class AtLeastOnceMode:
             await upstream.check_further(kept, resume_point.own_position)
             if kept is not None and renumbers(kept, upstream.numbering):
                 self._warn(f"{RENUMBERED}: {RENUMBERED_WHY}", cure=RENUMBERED_CURE)
-            resume_point.learn(kept)
+            resume_point.adopt_position(kept)
 
     def guarantee(
         self, server: Server, slot: Slot, ledger: Ledger, assembler: Assembler, encoder: Encoder

@@ -14,7 +14,7 @@ from pgrelay.config import Config
 from pgrelay.early_stop import handle, noted
 from pgrelay.metrics import Metrics
 from pgrelay.relay.daemon import Advise, Daemon
-from pgrelay.relay.tasks import optional
+from pgrelay.relay.tasks import start_optional
 from pgrelay.status.health import Health
 from pgrelay.status.http import StatusServer
 from pgrelay.status.status import Status
@@ -34,10 +34,10 @@ async def run(config: Config, advise: Advise) -> None:
     gc.set_threshold(_GARBAGE_EVERY)
     metrics, health = Metrics(), Health()
     daemon = Daemon(config, metrics, health, advise)
-    metrics.describe(version=__version__, slot=config.source.slot, prefix=config.records.prefix)
-    metrics.watch(lambda: health.ready, base_directory(config.transactions.spool_dir))
+    metrics.set_labels(version=__version__, slot=config.source.slot, prefix=config.records.prefix)
+    metrics.set_sources(lambda: health.ready, base_directory(config.transactions.spool_dir))
     status = Status(config, metrics, health)
-    sampling = optional(_sample(status, daemon), "the status page's samples")
+    sampling = start_optional(_sample(status, daemon), "the status page's samples")
     address = config.http.address
     pages = StatusServer(address, metrics, health, status.json) if address else contextlib.nullcontext()
     try:

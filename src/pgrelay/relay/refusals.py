@@ -30,11 +30,11 @@ _FRAMING: Final = 1_024
 class Refusals:
     """The limits of the topics that have refused a record, kept as long as the process lives.
 
-    `careful_until`: the LSN up to which a session sends one transaction after the other; 0 at first.
+    `serial_until`: the LSN up to which a session sends one transaction after the other; 0 at first.
     """
 
     def __init__(self, config: Config) -> None:
-        self.careful_until = 0
+        self.serial_until = 0
         self._config = config
         self._positions_topic = topics_of(config).offsets
         self._found: dict[str, TopicConfig] = {}
@@ -64,18 +64,18 @@ class Refusals:
         batch = min(max(least - _FRAMING, 1), largest_record(sink.kafka), largest_batch(sink.kafka))
         return sink.model_copy(update={"kafka": {**sink.kafka, "batch.size": str(batch)}})
 
-    async def help(self, error: RecordRefused, careful: bool, read_lsn: int) -> bool:
+    async def adapt_to(self, error: RecordRefused, serial: bool, read_lsn: int) -> bool:
         """Prepare the next session for what has ended this one; false if it would end the same way.
 
-        `careful`: the ended session sent one transaction after the other; `read_lsn` is how far it had read.
+        `serial`: the ended session sent one transaction after the other; `read_lsn` is how far it had read.
         Raises KafkaUnavailable if the topic can't be asked for its limits yet. Raises RecordRefused if the
         lack of a key looked like the reason, but the topic, which is not compacted, needs none.
         """
         # A position is one record, written behind the transactions that could be sent with more care.
         is_position = error.topic == self._positions_topic
-        again = error.by_broker and not careful and not is_position
+        again = error.by_broker and not serial and not is_position
         if again:
-            self.careful_until = read_lsn
+            self.serial_until = read_lsn
         learnt = await self._learn(error)
         if again and not learnt:
             _log.warning(

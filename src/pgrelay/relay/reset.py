@@ -60,7 +60,7 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
                 await _forget(sink, server.offsets, kept.tombstones, dropped=dropping is not None)
         finally:
             await sink.close()
-    position = kept.told(server.system.systemid)
+    position = kept.describe_deletion(server.system.systemid)
     if keep_slot and slot is not None:
         return (
             f"slot {name} stays at {format_lsn(slot.confirmed_flush_lsn or 0)}, and {position}; run pgrelay"
@@ -76,7 +76,7 @@ class _Kept:
     tombstones: Sequence[Record] = ()
     denied: str | None = None
 
-    def told(self, systemid: str) -> str:
+    def describe_deletion(self, systemid: str) -> str:
         """What became of them, once they are deleted; ours is the cluster `systemid`."""
         if self.denied is not None:
             return f"any position of it in Kafka stays, since runs don't read it either ({self.denied})"

@@ -14,7 +14,7 @@ from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import SlotWal
 from pgrelay.relay.publications import Publications, PublishedTables
 from pgrelay.relay.renames import Renames
-from pgrelay.relay.tasks import cancelled
+from pgrelay.relay.tasks import cancel_and_wait
 
 # If a poll takes long, as with thousands of tables, the pause after it is this many times as long. But no
 # longer than some seconds: it may only have waited, and what is not seen meanwhile may be missing rows.
@@ -79,13 +79,13 @@ class ServerPoll:
         return float("inf") if self._task is not None else self._due - time.monotonic()
 
     async def close(self) -> None:
-        await cancelled(self._task)
+        await cancel_and_wait(self._task)
 
     async def _ask(self, relayed_lsn: int) -> None:
         self.wal = await self._catalog.slot_wal(self._slot)
         await self._publications.check(self._catalog, relayed_lsn)
         self.published = await self._publications.tables(self._catalog) or self.published
-        await self._renames.ask(self._catalog)
+        await self._renames.look_up(self._catalog)
         await self._purge_prepared(self.wal.restart_lsn or 0)
 
     async def _purge_prepared(self, restart_lsn: int) -> None:

@@ -22,7 +22,7 @@ from pgrelay.relay.daemon import Daemon
 from pgrelay.relay.process import stop_on_signals
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import check_not_active
-from pgrelay.relay.tasks import cut
+from pgrelay.relay.tasks import force_cancel
 from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ async def _skip(config: Config, lsn: int, requests: "StopRequests") -> str:
     config = config.model_copy(update={"source": source})
     # Wait for a server that is not up yet, as a run does.
     with contextlib.suppress(SourceUnavailable):
-        await requests.ending(_require_free(source))
+        await requests.run_until_stop(_require_free(source))
     try:
         passing = await _leave_out(config, lsn, requests)
     except RecordError as error:
@@ -96,7 +96,7 @@ async def _require_free(source: SourceConfig) -> None:
         check_not_active(slot, source.slot)
 
 
-async def _leave_out(config: Config, lsn: int, requests: "StopRequests") -> "Passing":
+async def _leave_out(config: Config, lsn: int, requests: "StopRequests") -> "SkipGoal":
     """Leave out the transaction, or the message outside transactions that ends at `lsn` and is refused."""
     try:
         return await _pass(config, lsn, requests, message=False)
@@ -107,10 +107,10 @@ async def _leave_out(config: Config, lsn: int, requests: "StopRequests") -> "Pas
     return await _pass(config, lsn, requests, message=True)
 
 
-async def _pass(config: Config, lsn: int, requests: "StopRequests", message: bool) -> "Passing":
-    passing = Passing(lsn, message)
+async def _pass(config: Config, lsn: int, requests: "StopRequests", message: bool) -> "SkipGoal":
+    passing = SkipGoal(lsn, message)
     daemon = Daemon(config, Metrics(), Health(), goal=passing)
-    requests.go_to(daemon.stop)
+    requests.forward_to(daemon.stop)
     await daemon.run()
     return passing
 
@@ -127,16 +127,16 @@ class StopRequests:
         if self._tell is not None:
             self._tell()
 
-    def go_to(self, tell: Callable[[], object]) -> None:
+    def forward_to(self, tell: Callable[[], object]) -> None:
         """Have `tell` called when a stop is requested; at once if it was already."""
         self._tell = tell
         if self._asked:
             tell()
 
-    async def ending(self, work: Coroutine[None, None, None]) -> None:
+    async def run_until_stop(self, work: Coroutine[None, None, None]) -> None:
         """Do the work to its end, or raise Interrupted as soon as a stop is requested."""
         task = asyncio.ensure_future(work)
-        self.go_to(partial(cut, task))
+        self.forward_to(partial(force_cancel, task))
         try:
             await task
         except asyncio.CancelledError:
@@ -145,7 +145,7 @@ class StopRequests:
             raise Interrupted("stopped as asked; nothing was left out") from None
 
 
-class Passing:
+class SkipGoal:
     """The goal of a skip: to get past the transaction that is left out, or to where WAL ended at the start.
 
     With `message`, a message outside transactions is left out instead. `begin` and `end` are the LSNs between
@@ -161,10 +161,10 @@ class Passing:
         self.message = message
         self._lsn = lsn
 
-    def begins(self, session: Session) -> None:
+    def on_begin(self, session: Session) -> None:
         session.encoder.leave_out(self._lsn, self.message)
 
-    def turned(self, session: Session) -> None:
+    def on_turn(self, session: Session) -> None:
         self.begin = self.begin or session.ledger.flush_lsn
         self.end = self.end or session.server_poll.wal_end
         # What Postgres was told: the slot, from which the next run starts, must be past the transaction.

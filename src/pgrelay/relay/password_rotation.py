@@ -12,18 +12,18 @@ from pgrelay.errors import PasswordRefused, SourceUnavailable
 _PATIENCE_S: Final = 120.0
 
 
-class Rotation:
+class PasswordRotation:
     """What this process knows of its password."""
 
     def __init__(self) -> None:
         self._was_right = False
         self._refused_since: float | None = None
 
-    def let_in(self) -> None:
+    def accepted(self) -> None:
         """The server has taken the password."""
         self._was_right, self._refused_since = True, None
 
-    def judged(self, error: Exception) -> Exception:
+    def classify(self, error: Exception) -> Exception:
         """The error itself, or one that passes if the file may have another password in a moment."""
         if not isinstance(error, PasswordRefused) or not self._was_right:
             return error
