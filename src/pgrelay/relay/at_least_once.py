@@ -1,4 +1,4 @@
-"""At least once: a record counts as delivered once Kafka acknowledges it; after a crash, some come again."""
+"""At least once: a record is delivered once Kafka acknowledges it; after a crash, some come again."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class AtLeastOnceMode:
     """
 
     def __init__(self, sink: Sink, resume_point: ResumePoint, warn: Callable[..., None]) -> None:
-        """`warn` takes a warning's event and its facts."""
+        """`warn` takes an event and its fields."""
         self.sink = sink
         self._resume_point = resume_point
         self._warn = warn
@@ -35,10 +35,10 @@ class AtLeastOnceMode:
             return
         try:
             kept = await open_positions(self.sink, server.offsets)
-        except SetupError as refused:
+        except SetupError as error:
             self._warn(
                 "Kafka keeps no position: if the slot is lost while pgrelay is down, that will go unnoticed",
-                reason=str(refused),
+                reason=str(error),
             )
             resume_point.check_unmoved(slot)
         else:

@@ -119,7 +119,7 @@ class Daemon:
                 except asyncio.CancelledError:
                     if not self._stop.is_set():
                         raise
-                # An ended session is in reference cycles, with its tables' plans: megabytes if those are many.
+                # An ended session is in reference cycles, with its tables' plans: megabytes if they are many.
                 gc.collect()
         finally:
             heartbeat.cancel()
@@ -134,7 +134,7 @@ class Daemon:
         try:
             await self._session()
         except asyncio.CancelledError:
-            # A second request to stop cancels what a session does at its end, but must not hide what ended it.
+            # A second request to stop cancels what a session does at its end, but must not hide the error.
             if self._failed is None or not self._stop.is_set():
                 raise
             ended = self._failed.error

@@ -44,7 +44,7 @@ class Upstream:
         check_history(self.primary, position.min_wal_end, position.timeline, position.timeline_began)
 
     async def check_further(self, kept: Position | None, known: Position | None) -> None:
-        """Check Kafka's position, `kept`, or what this process has delivered, `known`: the higher of them.
+        """Check the higher of Kafka's position, `kept`, and what this process has delivered, `known`.
 
         Raises as `check`.
         """
@@ -54,12 +54,12 @@ class Upstream:
 
 
 def check_end(primary: System | None, wal_end: int, relayed_lsn: int, timeline: int | None) -> None:
-    """Refuse a server whose WAL ends before what was relayed, or whose timeline was left before that.
+    """Refuse a server whose WAL ends before what was relayed, or that is on an earlier timeline.
 
     `primary` is None if it is a standby; `timeline` is the one that we relayed from, None if a standby's.
     Raises GapError, StandbyNotReady.
     """
-    # Before the end of its WAL: by that, an old primary would pass for one restored from a backup.
+    # Checked before the end of WAL, by which an old primary would look like one restored from a backup.
     if primary is not None and timeline is not None and primary.timeline < timeline:
         raise GapError(
             f"the server is on timeline {primary.timeline}, but we have relayed up to "
@@ -69,7 +69,7 @@ def check_end(primary: System | None, wal_end: int, relayed_lsn: int, timeline: 
     if relayed_lsn <= wal_end:
         return
     if primary is None:
-        # After a crash, a standby replays again what it had.
+        # After a crash, a standby replays its WAL again.
         raise StandbyNotReady(
             f"the standby has not reached {format_lsn(relayed_lsn)}, which we have relayed: waiting for it; "
             f"if it was restored from a backup, {BEGIN_ANEW}"
@@ -81,7 +81,7 @@ def check_end(primary: System | None, wal_end: int, relayed_lsn: int, timeline: 
 
 
 def check_skips_nothing(slot_lsn: int, delivered_lsn: int) -> None:
-    """Refuse a slot that stands beyond what is known to be delivered. Raises GapError."""
+    """Refuse a slot that stands past what is known to be delivered. Raises GapError."""
     if slot_lsn > delivered_lsn:
         raise GapError(
             f"the slot stands at {format_lsn(slot_lsn)}, but Kafka has everything only up to "
@@ -107,8 +107,9 @@ def check_history(primary: System | None, relayed_lsn: int, timeline: int | None
     """Refuse a server that never received all that was relayed. Arguments are those of `check_end`.
 
     The length of its WAL proves nothing: it may have written other changes at the same LSNs since. `began` is
-    where the timeline branched off the previous one, None if unknown. It is needed because two standbys
-    promoted from one timeline begin different timelines of the same number. Raises GapError, PositionError.
+    where the timeline branched off the previous one, None if unknown. It is needed because two standbys that
+    are promoted from one timeline begin different timelines of the same number. Raises GapError,
+    PositionError.
     """
     if primary is None or timeline is None:
         return

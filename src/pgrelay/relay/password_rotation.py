@@ -1,7 +1,7 @@
-"""A password that is changed while the relay runs: at the server first, and in its file a moment later.
+"""Tolerates a password that is changed while the relay runs: at the server first, in its file a moment later.
 
-Kubernetes brings a changed secret into a volume within a minute or two. A password that was right before may
-be so again until then. One that is no file's, or that was never right, stays wrong.
+Kubernetes brings a changed secret into a volume within a minute or two. Until then, a refused password that
+was right before may be right again. One that is not from a file, or was never right, stays wrong.
 """
 
 import time
@@ -13,19 +13,19 @@ _PATIENCE_S: Final = 120.0
 
 
 class PasswordRotation:
-    """What this process knows of its password."""
+    """Whether the password was ever accepted, and since when it is refused."""
 
     def __init__(self) -> None:
-        self._was_right = False
+        self._was_accepted = False
         self._refused_since: float | None = None
 
     def accepted(self) -> None:
-        """The server has taken the password."""
-        self._was_right, self._refused_since = True, None
+        """The server has accepted the password."""
+        self._was_accepted, self._refused_since = True, None
 
     def classify(self, error: Exception) -> Exception:
-        """The error itself, or one that passes if the file may have another password in a moment."""
-        if not isinstance(error, PasswordRefused) or not self._was_right:
+        """The error itself, or a transient one if the file may have another password in a moment."""
+        if not isinstance(error, PasswordRefused) or not self._was_accepted:
             return error
         now = time.monotonic()
         self._refused_since = now if self._refused_since is None else self._refused_since

@@ -1,4 +1,4 @@
-"""What must hold before a stream begins, for the slot, the publications, the topics and the connections."""
+"""Checks before a stream begins, of the slot, the publications, the topics and the connections."""
 
 import structlog
 
@@ -37,7 +37,7 @@ async def prepare(
         check_slot_kind(slot, config.source.slot, catalog.database)
     elif config.source.create:
         await _require_logical_wal(catalog)
-    # Tables that are refused leave no publication that nobody uses.
+    # In a transaction, so that refused tables leave no unused publication behind.
     async with catalog.transaction():
         created = await publications.require(catalog, slot)
         await _check_topics(catalog, config)
@@ -47,7 +47,7 @@ async def prepare(
 
 
 async def _check_topics(catalog: Catalog, config: Config) -> None:
-    """Refuse published tables that would share a topic by accident, before a row of theirs comes.
+    """Refuse published tables that would share a topic by accident, before any of their rows comes.
 
     Raises SetupError. Tables that can't be listed now, or are published later, are checked when their first
     row comes.
@@ -68,7 +68,7 @@ async def _require_logical_wal(catalog: Catalog) -> None:
 
 
 def slot_creation_waits_for(standby: bool) -> str:
-    """What a server waits for before it has created a slot, with the cure if that takes long."""
+    """What the server waits for when it creates a slot, with the cure if that takes long."""
     if standby:
         return (
             "the transactions that run on the primary now, which its pg_stat_activity and "
@@ -79,7 +79,7 @@ def slot_creation_waits_for(standby: bool) -> str:
 
 
 async def create_slot(catalog: Catalog, config: SourceConfig, waits_for: str) -> Slot:
-    """Create the slot if the configuration says so. Returns once what the server `waits_for` is over.
+    """Create the slot if the configuration says so, which takes until what the server `waits_for` is over.
 
     Raises SetupError.
     """
@@ -112,7 +112,7 @@ async def check_same_server(catalog: Catalog, source: Source) -> None:
 
 
 def check_slot_kind(slot: Slot, name: str, database: str) -> None:
-    """Raises SetupError if the slot is of a kind or a database that we can't read."""
+    """Raises SetupError if the slot is of a kind that we can't read, or of another database."""
     if slot.slot_type != "logical":
         raise SetupError(f"source.slot: {name} is a physical slot; choose another name")
     if slot.plugin != "pgoutput":
@@ -131,6 +131,6 @@ def check_not_lost(slot: Slot, name: str) -> None:
 
 
 def check_not_active(slot: Slot, name: str) -> None:
-    """Raises SetupError if somebody reads the slot."""
+    """Raises SetupError if somebody is reading the slot."""
     if slot.active_pid is not None:
         raise SetupError(f"slot {name} is in use by PID {slot.active_pid}; stop that relay first")

@@ -1,4 +1,4 @@
-"""The slot's position in Kafka: what a start does with it before there is a stream."""
+"""The slot's position in Kafka, as a start uses it before the stream begins."""
 
 from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
 from pgrelay.kafka.offsets import Offsets, Position
@@ -19,7 +19,7 @@ async def refuse_new_slot(sink: Sink, server: Server) -> None:
     try:
         position = await read_position(sink, server.offsets)
     except SetupError:
-        # Exactly once reads it again, and then raises; at least once does without.
+        # Exactly once reads it again later, and raises then; at least once does without.
         return
     if position is not None and server.standby and position.timeline is not None:
         raise standby_error(f"which lacks its primary's slot {slot}")
@@ -37,10 +37,10 @@ async def open_positions(sink: Sink, offsets: Offsets) -> Position | None:
     A topic that we may read but not write ends the run at its first record.
     """
     # Before the topic is created: a new one has nothing to read.
-    position, heard = await read_position(sink, offsets), offsets.topic in sink.topics
+    position, known = await read_position(sink, offsets), offsets.topic in sink.topics
     await sink.topics.require(offsets.topic, "offsets")
-    if not heard and offsets.topic not in sink.topics.created:
-        # The topic exists, but the broker that was asked had not heard of it.
+    if not known and offsets.topic not in sink.topics.created:
+        # The topic exists, but the broker that was asked did not know it yet.
         position = await offsets.read()
     return position
 
