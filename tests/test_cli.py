@@ -284,7 +284,7 @@ def test_demo_gets_its_arguments_and_gives_its_exit_code(
         return 7
 
     give("pgrelay.demo", "demo", demo)
-    monkeypatch.setattr("pgrelay.cli._need_pyspark", lambda command: None)  # it need not be installed
+    monkeypatch.setattr("pgrelay.cli._require_pyspark", lambda command: None)  # it need not be installed
     assert main(["demo", *arguments]) == 7
     assert asked == [wanted]
 

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Message
 
 from pgrelay.encode.records import BY_KEY, Record
-from pgrelay.handover import Delivery, Untaken, hand_over, take_frames
+from pgrelay.handover import Delivery, ProduceError, hand_over, take_frames
 from pgrelay.progress import InFlight
 
 ROW = b"w" + bytes(24)
@@ -112,7 +112,7 @@ def test_the_index_of_the_first_record_without_room_is_returned() -> None:
 def test_the_index_of_a_refused_record_is_raised_with_the_reason() -> None:
     error = ValueError("refused")
     kafka = Librdkafka(2, error)
-    with pytest.raises(Untaken) as untaken:
+    with pytest.raises(ProduceError) as untaken:
         hand_over(kafka.produce, [record(number) for number in range(5)], 1, lambda *_: None)
     assert untaken.value.index == 3
     assert untaken.value.reason is error

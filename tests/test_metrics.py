@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pgrelay.metrics import MOST_TABLES, OTHER_TABLES, Lsns, Metrics
+from pgrelay.metrics import MAX_TABLES, OTHER_TABLES, Lsns, Metrics
 from pgrelay.status.exposition import Exposition
 
 NOW_S = 1_800_000_000.0
@@ -105,16 +105,16 @@ def test_records_are_added_in_bulk_by_table_and_op(metrics: Metrics) -> None:
 
 
 def test_tables_beyond_the_limit_are_counted_together(metrics: Metrics) -> None:
-    for number in range(MOST_TABLES + 2):
+    for number in range(MAX_TABLES + 2):
         metrics.add_records(f"public.t{number}", "c", 1)
     metrics.add_records("public.t0", "c", 1)
     assert value(metrics, "pgrelay_records_total", table="public.t0", op="c") == 2
     assert value(metrics, "pgrelay_records_total", table=OTHER_TABLES, op="c") == 2
-    assert len(metrics.tables) == MOST_TABLES + 1
+    assert len(metrics.tables) == MAX_TABLES + 1
 
 
 def test_dead_letters_of_tables_beyond_the_limit_are_counted_together(metrics: Metrics) -> None:
-    for number in range(MOST_TABLES + 2):
+    for number in range(MAX_TABLES + 2):
         metrics.add_dead_letters(f"public.t{number}", 1)
     metrics.add_dead_letters("public.t0", 1)
     assert value(metrics, "pgrelay_dead_letters_total", table="public.t0") == 2

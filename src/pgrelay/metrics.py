@@ -24,7 +24,7 @@ _LATENCY_BOUNDS_S: Final = (
 )
 
 # Each table has a series for each of its ops. Beyond this many tables, the rest share one label.
-MOST_TABLES: Final = 500
+MAX_TABLES: Final = 500
 OTHER_TABLES: Final = "(other)"
 
 
@@ -145,7 +145,7 @@ class Metrics:
 
     def _table_label(self, table: str) -> str:
         """The label for a table: its own name, unless the limit was reached before it came."""
-        if table not in self._labelled and len(self._labelled) >= MOST_TABLES:
+        if table not in self._labelled and len(self._labelled) >= MAX_TABLES:
             return OTHER_TABLES
         self._labelled.add(table)
         return table

@@ -12,7 +12,7 @@ from pgrelay.config import Config
 from pgrelay.errors import SourceUnavailable
 from pgrelay.metrics import Lsns, Metrics
 from pgrelay.status.snapshot import OpenTransactionSize, Snapshot, Stage, Table
-from pgrelay.status.status import MOST_LISTED
+from pgrelay.status.status import MAX_LISTED
 from tests.status.relays import NOW_S, PASSWORD, Told, busy, config, open_transaction
 
 
@@ -110,10 +110,10 @@ def test_tables_are_sorted_by_rate_then_by_records(told: Told) -> None:
 
 
 def test_many_tables_are_cut_and_counted(told: Told) -> None:
-    for number in range(MOST_LISTED + 3):
+    for number in range(MAX_LISTED + 3):
         told.metrics.add_records(f"public.t{number}", "c", 1)
     now = told.status.snapshot()
-    assert (len(now.tables), now.tables_total) == (MOST_LISTED, MOST_LISTED + 3)
+    assert (len(now.tables), now.tables_total) == (MAX_LISTED, MAX_LISTED + 3)
 
 
 def test_open_transactions_are_listed_with_their_spilled_bytes(told: Told, spool: Spool) -> None:

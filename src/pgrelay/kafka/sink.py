@@ -19,7 +19,7 @@ from pgrelay.config import SinkConfig
 from pgrelay.config.kafka_options import LINGERING
 from pgrelay.encode.records import Record, record_size
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
-from pgrelay.handover import Delivery, Untaken, hand_over
+from pgrelay.handover import Delivery, ProduceError, hand_over
 from pgrelay.kafka.closing import clear_frames, close_clients
 from pgrelay.kafka.delivery_errors import PURGED, delivery_error, desync_meaning, oversized_error
 from pgrelay.kafka.errors import UNAUTHORIZED, options_error, unreachable_error, what_it_says
@@ -170,8 +170,8 @@ class Sink:
         """
         try:
             end = hand_over(self._producer.produce, records, start, delivery.report)
-        except Untaken as untaken:
-            index, reason = untaken.index, untaken.reason
+        except ProduceError as refused:
+            index, reason = refused.index, refused.reason
         else:
             self._handed_over += end - start
             return end

@@ -11,7 +11,7 @@ from typing import Final
 from pgrelay import __version__
 from pgrelay.assembly.spool_base import base_directory
 from pgrelay.config import Config
-from pgrelay.early_stop import handle, noted
+from pgrelay.early_stop import active_recorder, set_handlers
 from pgrelay.metrics import Metrics
 from pgrelay.relay.daemon import Advise, Daemon
 from pgrelay.relay.tasks import start_optional
@@ -64,13 +64,13 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     def on_signal(number: int, frame: FrameType | None) -> None:
         loop.call_soon_threadsafe(stop)
 
-    earlier = noted()
+    earlier = active_recorder()
     # Not the loop's own handlers: as it closes, it restores the defaults, and a second signal would kill the
     # process. So it would with any handler of ours as Python exits, but not with SIG_IGN.
-    handle(on_signal)
+    set_handlers(on_signal)
     if earlier is not None and earlier.number:
         stop()
     try:
         yield
     finally:
-        handle(signal.SIG_IGN)
+        set_handlers(signal.SIG_IGN)

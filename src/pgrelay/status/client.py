@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pgrelay.config import Whereabouts
 from pgrelay.errors import SetupError
-from pgrelay.status.listening import written
+from pgrelay.status.listening import format_address
 
 _TIMEOUT_S: Final = 10.0
 
@@ -30,7 +30,7 @@ def ask(config: Whereabouts, file: str) -> dict[str, Any]:
             "relay"
         )
     host = _EVERY.get(host, host)
-    where = written(host, port)
+    where = format_address(host, port)
     try:
         document = _get(host, port)
         slot = document["slot"]

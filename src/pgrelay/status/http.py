@@ -22,7 +22,7 @@ import structlog
 from pgrelay.metrics import Metrics
 from pgrelay.status.exposition import CONTENT_TYPE, Exposition
 from pgrelay.status.health import Health
-from pgrelay.status.listening import family, not_had
+from pgrelay.status.listening import address_family, listen_error
 from pgrelay.status.page import Page
 
 _log = structlog.get_logger(__name__)
@@ -210,6 +210,6 @@ class _Exchange(BaseHTTPRequestHandler):
 def _bind(address: tuple[str, int], answer: Callable[[str], Answer], policy: str) -> _Server:
     host, port = address
     try:
-        return _Server(family(host, port), address, answer, policy)
+        return _Server(address_family(host, port), address, answer, policy)
     except OSError as error:
-        raise not_had(host, port, error) from error
+        raise listen_error(host, port, error) from error

@@ -21,7 +21,7 @@ from pgrelay.status.history import History, Sample
 from pgrelay.status.snapshot import Chart, OpenTransactionSize, Snapshot, Stage, State, Table
 
 # At most so many tables and open transactions are listed; the rest are only counted.
-MOST_LISTED: Final = 20
+MAX_LISTED: Final = 20
 
 
 class Status:
@@ -92,9 +92,9 @@ class Status:
             latency_p50_s=history.latency_s(0.5),
             latency_p99_s=history.latency_s(0.99),
             inflight_records=metrics.inflight_records,
-            tables=sorted(tables, key=lambda t: (-t.per_s, -t.records, t.name))[:MOST_LISTED],
+            tables=sorted(tables, key=lambda t: (-t.per_s, -t.records, t.name))[:MAX_LISTED],
             tables_total=len(tables),
-            open=sorted(self._open, key=lambda t: -(t.memory_bytes + t.disk_bytes))[:MOST_LISTED],
+            open=sorted(self._open, key=lambda t: -(t.memory_bytes + t.disk_bytes))[:MAX_LISTED],
             open_total=len(self._open),
             memory_limit_bytes=self._config.transactions.memory_mb << 20,
             spooled_bytes=metrics.spooled_bytes,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pgrelay.errors import End, TransientError, cut_at_cure
+from pgrelay.errors import End, TransientError, split_cure
 
 MAX_KEPT: Final = 20
 
@@ -53,7 +53,7 @@ class Troubles:
 
     def record_error(self, error: Exception) -> None:
         """Record an error that ended a session, with the cure of its message or else of its class."""
-        what, cure = cut_at_cure(error)
+        what, cure = split_cure(error)
         self.record(what, cure or (_CURES[error.end] if isinstance(error, TransientError) else _UNKNOWN))
 
     def latest(self) -> list[Trouble]:
