@@ -18,7 +18,7 @@ from pgrelay.lsn import format_lsn
 End = Literal["postgres", "kafka", "registry", "spool"]
 
 # The cure of a gap.
-BEGIN_ANEW: Final = "run pgrelay reset, then copy the tables"
+RESET_CURE: Final = "run pgrelay reset, then copy the tables"
 
 
 class PgrelayError(Exception):

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from pgrelay.check.kafka import unreachable
 from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable, SetupError
-from pgrelay.kafka.errors import creation_error, denied, denied_error, unreachable_error
+from pgrelay.kafka.errors import creation_error, denied_error, is_denied, unreachable_error
 from pgrelay.kafka.sink import Sink
 from tests.answering import answering
 
@@ -71,7 +71,7 @@ def test_a_topic_whose_creation_can_not_succeed_is_a_setup_error(code: int) -> N
 )
 def test_a_server_that_does_not_answer_has_not_denied_access(text: str, refused: bool) -> None:
     """Although librdkafka has one code for both."""
-    assert denied(KafkaError(KafkaError._AUTHENTICATION, text)) == refused
+    assert is_denied(KafkaError(KafkaError._AUTHENTICATION, text)) == refused
 
 
 def test_the_cure_for_an_absent_token_server_is_to_start_it() -> None:
@@ -128,7 +128,7 @@ async def test_a_broker_that_disconnects_during_authentication_is_waited_for(
     sink = Sink(SinkConfig(kafka=kafka))
     with pytest.raises(KafkaUnavailable, match="handshake failed: Local: Broker transport failure"):
         await sink.topics.load()
-    assert not sink.failures.shut_out
+    assert not sink.failures.locked_out
     await sink.close()
 
 
@@ -147,7 +147,7 @@ def test_the_cure_for_another_protocols_listener_is_security_protocol(reason: st
 
 def test_for_a_listener_without_sasl_the_cure_names_no_password() -> None:
     reason = f"{UNSPOKEN} Broker: Request not valid in current SASL state: broker's supported mechanisms: "
-    assert denied(KafkaError(KafkaError._AUTHENTICATION, reason))
+    assert is_denied(KafkaError(KafkaError._AUTHENTICATION, reason))
     assert str(denied_error(reason)) == (
         f"Kafka refuses us: {reason}; correct security.protocol in sink.kafka: that listener does not use "
         "SASL"

@@ -108,7 +108,7 @@ def test_a_record_of_which_only_a_later_one_is_acknowledged_may_be_missing(failu
 
 
 @pytest.mark.parametrize(
-    ("error", "shut_out"),
+    ("error", "locked_out"),
     [
         (KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED), True),
         (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), False),
@@ -117,10 +117,10 @@ def test_a_record_of_which_only_a_later_one_is_acknowledged_may_be_missing(failu
     ids=["a credential", "a right", "their certificate"],
 )
 def test_wrong_credentials_and_certificates_shut_us_out_not_a_missing_right(
-    failures: Failures, error: KafkaError, shut_out: bool
+    failures: Failures, error: KafkaError, locked_out: bool
 ) -> None:
     failures.on_error(error)
-    assert failures.shut_out == shut_out
+    assert failures.locked_out == locked_out
     assert isinstance(raised(failures), SetupError)
     assert failures.problem is None
 

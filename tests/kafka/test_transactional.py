@@ -24,7 +24,7 @@ async def test_a_position_that_no_transaction_accepts_is_retried(
 ) -> None:
     sink = transactional_sink()
     # For librdkafka no transaction has begun, the same as after a failure.
-    monkeypatch.setattr(sink, "_begun_s", time.monotonic())
+    monkeypatch.setattr(sink, "_began_at", time.monotonic())
     with pytest.raises(KafkaUnavailable, match=r"^topic app\.offsets: "):
         await sink.commit(Position(1))
 

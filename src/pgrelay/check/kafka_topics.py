@@ -15,7 +15,7 @@ from pgrelay.check.topics import WantedTopic
 from pgrelay.config import SinkConfig
 from pgrelay.figures import counted, size
 from pgrelay.kafka.cluster import Broker, Cluster, Overview, Topic, TopicConfig
-from pgrelay.kafka.errors import UNAUTHORIZED, creatable_later, passes, too_few_brokers
+from pgrelay.kafka.errors import UNAUTHORIZED, is_transient, may_succeed_later, too_few_brokers
 from pgrelay.kafka.producer_options import largest_record, transaction_timeout_ms
 from pgrelay.kafka.topics import keeps_history, new_topic, topic_options
 
@@ -219,7 +219,7 @@ async def _hidden(cluster: Cluster, refusals: Mapping[str, KafkaError]) -> list[
 
 def _uncreated(names: Sequence[str], refusal: KafkaError, config: SinkConfig, brokers: int) -> Finding:
     topics = counted(len(names), "topic")
-    if passes(refusal):
+    if is_transient(refusal):
         what = f"no answer whether {topics} can be created: {some(names)}"
         return warning(what, refusal.str(), f"{_ITSELF}; check again later")
     cure = _creation_cure(refusal, names[0], config, brokers)
@@ -228,7 +228,7 @@ def _uncreated(names: Sequence[str], refusal: KafkaError, config: SinkConfig, br
 
 def _creation_cure(refusal: KafkaError, topic: str, config: SinkConfig, brokers: int) -> str:
     code = refusal.code()
-    if creatable_later(refusal, enough_brokers=config.replication_factor <= brokers):
+    if may_succeed_later(refusal, enough_brokers=config.replication_factor <= brokers):
         return f"{_ITSELF}; if it does not pass, look at the brokers' logs"
     if too_few_brokers(refusal):
         return f"set sink.replication_factor (now {config.replication_factor}) to {brokers} or less"

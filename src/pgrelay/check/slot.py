@@ -9,7 +9,7 @@ from pgrelay.check import queries
 from pgrelay.check.findings import Finding, error, ok, refused, warning
 from pgrelay.check.queries import OldestTransaction, ServerFacts
 from pgrelay.config import SourceConfig
-from pgrelay.errors import BEGIN_ANEW, SetupError
+from pgrelay.errors import RESET_CURE, SetupError
 from pgrelay.figures import duration, size
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import STANDBY_CURE, Slot
@@ -101,7 +101,7 @@ def lost(name: str, why: str) -> Finding:
     return error(
         f"slot {name} is lost",
         f"{why}: changes since then are gone from the stream",
-        BEGIN_ANEW,
+        RESET_CURE,
         gap=True,
     )
 

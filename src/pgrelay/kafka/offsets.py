@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
-from pgrelay.errors import BEGIN_ANEW, GapError, KafkaUnavailable, PositionError, SetupError
+from pgrelay.errors import RESET_CURE, GapError, KafkaUnavailable, PositionError, SetupError
 from pgrelay.kafka.errors import options_error
 from pgrelay.kafka.log import librdkafka_logger
 from pgrelay.kafka.timeouts import growing_timeouts_s
@@ -116,7 +116,7 @@ class Offsets:
             raise GapError(
                 f"topic {self.topic} has a position of slot {other.slot} in cluster {other.systemid}, but "
                 f"source.dsn leads to {self.identity.systemid} (if pg_upgrade took the slot along: run "
-                f"pgrelay reset --keep-slot); point it at the old one, or {BEGIN_ANEW}"
+                f"pgrelay reset --keep-slot); point it at the old one, or {RESET_CURE}"
             )
         return None
 

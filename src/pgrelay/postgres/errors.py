@@ -6,7 +6,7 @@ from typing import Final
 import psycopg
 
 from pgrelay.errors import (
-    BEGIN_ANEW,
+    RESET_CURE,
     GapError,
     PasswordRefused,
     PgrelayError,
@@ -72,14 +72,14 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
     """
     if sqlstate == _UNDEFINED_FILE:
         if _SEGMENT.search(text):
-            return GapError(f"{text}: changes are gone from the WAL; {BEGIN_ANEW}")
+            return GapError(f"{text}: changes are gone from the WAL; {RESET_CURE}")
         return SetupError(f"{text}: the server lacks a file of its own that is not WAL; repair the server")
     if sqlstate == _NOT_IN_PREREQUISITE_STATE:
-        return GapError(f"{text}; {BEGIN_ANEW}")
+        return GapError(f"{text}; {RESET_CURE}")
     if sqlstate == _UNDEFINED_OBJECT:
         return SetupError(
             f"{text}; create it, or correct source.slot and source.publications; if it was dropped and "
-            f"re-created, rows written in between can't be decoded: {BEGIN_ANEW}"
+            f"re-created, rows written in between can't be decoded: {RESET_CURE}"
         )
     if sqlstate == _IN_USE:
         return SourceUnavailable(f"{text}; another relay or client has it: this one takes over when it goes")
@@ -90,7 +90,7 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
         return SourceUnavailable(text)
     if context:
         return SetupError(
-            f"{text} ({context}): the server can't decode this with the publication as it was; {BEGIN_ANEW}"
+            f"{text} ({context}): the server can't decode this with the publication as it was; {RESET_CURE}"
         )
     return SetupError(text)
 
@@ -99,12 +99,12 @@ def _undecoded(sqlstate: str | None, text: str, context: str) -> PgrelayError | 
     """The error if it is known that the server can't send such a change; None for anything else."""
     if sqlstate in _NO_UTF_8:
         return RecordError(
-            f"the server can't send a row: {text} ({context}); correct all such values, then {BEGIN_ANEW}"
+            f"the server can't send a row: {text} ({context}); correct all such values, then {RESET_CURE}"
         )
     if text.startswith(_UNPRINTABLE) or (sqlstate == _PROGRAM_LIMIT_EXCEEDED and context):
         return SetupError(
             f"the server can't send a row: {text} ({context}): as text it is too large for Postgres; set "
-            f"source.binary: true, and if that does not help {BEGIN_ANEW}"
+            f"source.binary: true, and if that does not help {RESET_CURE}"
         )
     if text.startswith(_UNMAPPED):
         return StreamingFailed(

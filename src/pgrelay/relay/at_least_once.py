@@ -93,7 +93,7 @@ class AtLeastOnce:
         if not self._ledger.has_unacknowledged:
             return False
         # Records before the refused one are still acknowledged, if there are any and Kafka lets us in.
-        return not refused or (self._sink.in_queue > 0 and not self._sink.failures.shut_out)
+        return not refused or (self._sink.in_queue > 0 and not self._sink.failures.locked_out)
 
     @property
     def awaits_confirmation(self) -> bool:

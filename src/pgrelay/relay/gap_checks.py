@@ -7,7 +7,7 @@ then Kafka's, and last the end of the server's WAL.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, StandbyNotReady
+from pgrelay.errors import RESET_CURE, GapError, PositionError, StandbyNotReady
 from pgrelay.kafka.offsets import Position
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.source import System
@@ -64,7 +64,7 @@ def check_end(primary: System | None, wal_end: int, relayed_lsn: int, timeline: 
         raise GapError(
             f"the server is on timeline {primary.timeline}, but we have relayed up to "
             f"{format_lsn(relayed_lsn)} of timeline {timeline}: it may be an old primary that a promoted "
-            f"standby replaced; point source.dsn at the new primary, or {BEGIN_ANEW}"
+            f"standby replaced; point source.dsn at the new primary, or {RESET_CURE}"
         )
     if relayed_lsn <= wal_end:
         return
@@ -72,11 +72,11 @@ def check_end(primary: System | None, wal_end: int, relayed_lsn: int, timeline: 
         # After a crash, a standby replays its WAL again.
         raise StandbyNotReady(
             f"the standby has not reached {format_lsn(relayed_lsn)}, which we have relayed: waiting for it; "
-            f"if it was restored from a backup, {BEGIN_ANEW}"
+            f"if it was restored from a backup, {RESET_CURE}"
         )
     raise GapError(
         f"Kafka has everything up to {format_lsn(relayed_lsn)}, but the server's WAL ends at "
-        f"{format_lsn(wal_end)}: it was restored from a backup, or lost WAL; {BEGIN_ANEW}"
+        f"{format_lsn(wal_end)}: it was restored from a backup, or lost WAL; {RESET_CURE}"
     )
 
 
@@ -86,7 +86,7 @@ def check_skips_nothing(slot_lsn: int, delivered_lsn: int) -> None:
         raise GapError(
             f"the slot stands at {format_lsn(slot_lsn)}, but Kafka has everything only up to "
             f"{format_lsn(delivered_lsn)}: the slot was moved or re-created, and the changes in between are "
-            f"lost, unless whoever moved it relayed them (then: pgrelay reset --keep-slot); {BEGIN_ANEW}"
+            f"lost, unless whoever moved it relayed them (then: pgrelay reset --keep-slot); {RESET_CURE}"
         )
 
 
@@ -128,7 +128,7 @@ def check_history(primary: System | None, relayed_lsn: int, timeline: int | None
         place = "before" if left_at is None else f"at {format_lsn(left_at)}, before"
         raise GapError(
             f"the server left timeline {timeline} {place} {format_lsn(relayed_lsn)}, which we have relayed: "
-            f"the standby that was promoted had not received it; {BEGIN_ANEW}"
+            f"the standby that was promoted had not received it; {RESET_CURE}"
         )
     branched = history.began_at(timeline)
     if began is None or branched in (None, began) or relayed_lsn <= min(began, branched):
@@ -136,5 +136,5 @@ def check_history(primary: System | None, relayed_lsn: int, timeline: int | None
     raise GapError(
         f"the server's timeline {timeline} began at {format_lsn(branched)}, but the one that we relayed up "
         f"to {format_lsn(relayed_lsn)} began at {format_lsn(began)}: another standby was promoted there; "
-        f"point source.dsn at the one that we streamed from, or {BEGIN_ANEW}"
+        f"point source.dsn at the one that we streamed from, or {RESET_CURE}"
     )

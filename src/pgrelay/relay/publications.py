@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from pgrelay.config import SourceConfig
-from pgrelay.errors import BEGIN_ANEW, SetupError
+from pgrelay.errors import RESET_CURE, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres import publication_entries
 from pgrelay.postgres.catalog import Catalog, PublicationRow
@@ -61,7 +61,7 @@ class Publications:
             # Rows written while it was missing stay out of the stream, even if it is re-created.
             raise SetupError(
                 f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}, "
-                f"although slot {config.slot} does; correct the name or, if it was dropped, {BEGIN_ANEW}"
+                f"although slot {config.slot} does; correct the name or, if it was dropped, {RESET_CURE}"
             )
         if not config.create or len(self.names) > 1:
             raise SetupError(

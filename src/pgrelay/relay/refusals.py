@@ -17,7 +17,7 @@ from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.errors import KafkaUnavailable, RecordRefused
 from pgrelay.kafka.cluster import Cluster, TopicConfig
 from pgrelay.kafka.delivery_errors import failed_checks_error
-from pgrelay.kafka.errors import passes
+from pgrelay.kafka.errors import is_transient
 from pgrelay.kafka.producer_options import largest_batch, largest_record
 from pgrelay.relay.record_options import topics_of
 
@@ -95,7 +95,7 @@ class Refusals:
                 found = await cluster.topic_config(topic)
         except KafkaException as failure:
             reason: KafkaError = failure.args[0]
-            if passes(reason):
+            if is_transient(reason):
                 raise KafkaUnavailable(
                     f"topic {topic} refused a record, and does not say yet what it accepts: {reason.str()}"
                 ) from failure

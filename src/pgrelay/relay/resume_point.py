@@ -1,6 +1,6 @@
 """Where this process's next stream begins, and whether the server can go on from there."""
 
-from pgrelay.errors import BEGIN_ANEW, GapError, SourceUnavailable
+from pgrelay.errors import RESET_CURE, GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Position
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import System
@@ -42,7 +42,7 @@ class ResumePoint:
         if system.systemid != self.system.systemid:
             raise GapError(
                 f"source.dsn leads to cluster {system.systemid} now, but led to {self.system.systemid}; "
-                f"point it at the old one, or {BEGIN_ANEW}"
+                f"point it at the old one, or {RESET_CURE}"
             )
         if standby and not self._standby:
             raise standby_error("and we have streamed from its primary")

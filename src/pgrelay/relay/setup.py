@@ -3,7 +3,7 @@
 import structlog
 
 from pgrelay.config import Config, SourceConfig
-from pgrelay.errors import BEGIN_ANEW, GapError, SetupError, SourceUnavailable
+from pgrelay.errors import RESET_CURE, GapError, SetupError, SourceUnavailable
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import Slot
@@ -31,7 +31,7 @@ async def prepare(
     if slot is None and resume_point.system is not None:
         raise GapError(
             f"slot {config.source.slot} is gone: changes since {format_lsn(resume_point.confirmed_lsn)} "
-            f"never reach the topics; {BEGIN_ANEW}"
+            f"never reach the topics; {RESET_CURE}"
         )
     if slot is not None:
         check_slot_kind(slot, config.source.slot, catalog.database)
@@ -127,7 +127,7 @@ def check_slot_kind(slot: Slot, name: str, database: str) -> None:
 def check_not_lost(slot: Slot, name: str) -> None:
     """Raises GapError if the server has invalidated the slot."""
     if (why := slot.lost_because) is not None:
-        raise GapError(f"slot {name} is lost, {why}; {BEGIN_ANEW}")
+        raise GapError(f"slot {name} is lost, {why}; {RESET_CURE}")
 
 
 def check_not_active(slot: Slot, name: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from pgrelay.config import Config, SourceConfig
-from pgrelay.errors import BEGIN_ANEW, Interrupted, RecordError, SetupError, SourceUnavailable
+from pgrelay.errors import RESET_CURE, Interrupted, RecordError, SetupError, SourceUnavailable
 from pgrelay.figures import counted
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
@@ -84,7 +84,7 @@ async def _require_inactive(source: SourceConfig) -> None:
         if slot is None:
             raise SetupError(
                 f"source.slot: {source.slot} does not exist in database {catalog.database}, so there is "
-                f"nothing to leave out; correct source.slot or source.dsn or, if it was dropped, {BEGIN_ANEW}"
+                f"nothing to leave out; correct source.slot or source.dsn or, if it was dropped, {RESET_CURE}"
             )
         for _ in range(_TRIES):
             if slot is None or slot.active_pid is None:

@@ -1,6 +1,6 @@
 """The slot's position in Kafka, as a start uses it before the stream begins."""
 
-from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
+from pgrelay.errors import RESET_CURE, GapError, SetupError
 from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
@@ -26,7 +26,7 @@ async def refuse_new_slot(sink: Sink, server: Server) -> None:
     if position is not None:
         raise GapError(
             f"slot {slot} is gone, and Kafka has everything up to "
-            f"{format_lsn(position.lsn)}: later changes never reach the topics; {BEGIN_ANEW}"
+            f"{format_lsn(position.lsn)}: later changes never reach the topics; {RESET_CURE}"
         )
 
 
