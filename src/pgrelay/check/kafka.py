@@ -66,7 +66,7 @@ async def _findings(cluster: Cluster, config: SinkConfig, wanted: Sequence[Wante
     try:
         overview = await cluster.overview()
     except KafkaException as failure:
-        finding = unreachable(cluster.complaint, failure.args[0], config.kafka[BOOTSTRAP])
+        finding = unreachable(cluster.first_error, failure.args[0], config.kafka[BOOTSTRAP])
         return [replace(finding, why=mask_complaint(finding.why, config.kafka))]
     brokers = counted(len(overview.brokers), "broker")
     found = [ok(f"Kafka answers at {config.kafka[BOOTSTRAP]}, by {_protocol(config.kafka)}: {brokers}")]

@@ -103,7 +103,7 @@ class SessionFactory:
             self._registry = Registry(config.records.schema_registry)
         before = await self._make_ready(server, mode)
         self.resume_point.follow_slot(before)
-        options = stream_options(config.source, source.server_version, streams=self._allow_streaming)
+        options = stream_options(config.source, source.server_version, allow_streaming=self._allow_streaming)
         self._observer.on_wait("Postgres to begin the stream")
         await source.start(config.source.slot, self.resume_point.flush_lsn, options)
         # The slot is ours only now. Until here another relay, or anyone else, may have moved it.

@@ -32,7 +32,7 @@ _HTML: Final = "text/html; charset=utf-8"
 _JSON: Final = "application/json"
 _PATHS: Final = "/, /status, /metrics, /healthz and /readyz"
 _CLIENT_TIMEOUT_S: Final = 10.0
-# Each takes a thread and a file, which the relay needs more.
+# Each takes a thread and a file descriptor, of which the relay needs the rest.
 _MOST_CLIENTS: Final = 32
 
 Answer = tuple[HTTPStatus, str, bytes]
@@ -116,12 +116,12 @@ def _line(status: HTTPStatus, text: str) -> Answer:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    # Not http.server's HTTPServer: when it binds, it looks the host up in DNS, which can take seconds.
+    # Not http.server's HTTPServer, which looks the host up in DNS when it binds; that can take seconds.
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
     request_queue_size = _MOST_CLIENTS
-    # A client that gave up before it was served is not waited for.
+    # Don't wait for a client that gave up before it was served.
     timeout = 0
 
     def __init__(
@@ -140,7 +140,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__(address, _Exchange)
 
     def serve(self) -> None:
-        """Serve until `stop` is called. Unlike `serve_forever`, do not wake up to look for that."""
+        """Serve until `stop` is called. Unlike `serve_forever`, don't wake up to check for that."""
         with selectors.DefaultSelector() as selector:
             selector.register(self, selectors.EVENT_READ)
             selector.register(self._stopped, selectors.EVENT_READ)
@@ -156,7 +156,7 @@ class _Server(socketserver.ThreadingTCPServer):
         self._stopped.close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve one more client. If there are too many, hang up on the one that has been here longest."""
+        """Serve one more client. If there are too many, hang up on the one connected longest."""
         with self._lock:
             self._served[request] = None
             if len(self._served) > _MOST_CLIENTS:
@@ -172,7 +172,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Log a failed request at debug level; mostly the client has gone away in the middle."""
+        """Log a failed request at debug level: mostly, the client just hung up."""
         _log.debug("status request failed", client=str(client_address), exc_info=True)
 
 
