@@ -44,7 +44,7 @@ class PasswordRefused(SetupError):
 class PositionError(PgrelayError):
     """A position can't be read, or can't be compared with the server, so changes may be missing.
 
-    No SetupError: without the right to read positions a run may go on, but never past one that it can't read.
+    Not a SetupError: a run may do without the right to read positions, but never ignores an unreadable one.
     """
 
     exit_code: ClassVar[int] = 2

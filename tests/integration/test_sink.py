@@ -20,7 +20,7 @@ from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic, read_topic
 from tests.integration.waiting import eventually
 from tests.kafka.sinks import produce
-from tests.threads import without_collections
+from tests.threads import gc_disabled
 
 PATIENCE = 60.0  # seconds
 LINGERING = {"linger.ms": "60000"}  # longer than any test waits
@@ -99,7 +99,7 @@ def test_records_that_a_hanging_broker_never_answered_are_freed(embedded_kafka: 
         del sink
         assert closed() is None
 
-    with without_collections():
+    with gc_disabled():
         asyncio.run(run())
 
 

@@ -18,7 +18,7 @@ from tests.clock import Clock
 from tests.integration.waiting import eventually
 from tests.kafka.producer import FakeProducer
 from tests.kafka.sinks import NOBODY, produce, record, sink_of, transactional_sink
-from tests.threads import librdkafka_threads, without_collections
+from tests.threads import gc_disabled, librdkafka_threads
 
 TOO_LARGE = 1_000_001  # bytes
 
@@ -43,7 +43,7 @@ class Records(list[Record]):
 
 def test_records_refused_for_lack_of_room_are_not_kept_alive() -> None:
     sink = Sink(SinkConfig(kafka={**NOBODY, "queue.buffering.max.messages": "1"}))
-    with without_collections():
+    with gc_disabled():
         records = Records([("t", b"k", b"v", None, BY_KEY)] * 2)
         delivery = sink.delivery(InFlight(None, 1), 1)
         assert sink.produce(records, 0, delivery) == 1
@@ -182,7 +182,7 @@ def test_record_size_equals_the_producers_limit_to_the_byte(key: bytes | None, h
 
 @pytest.mark.parametrize("make", [lambda: Sink(SinkConfig(kafka=NOBODY)), lambda: transactional_sink()])
 async def test_a_closed_sink_is_freed(make: Callable[[], Sink]) -> None:
-    with without_collections():
+    with gc_disabled():
         before = librdkafka_threads()
         sink = make()
         assert librdkafka_threads() - before
@@ -220,7 +220,7 @@ async def test_a_closed_sink_is_freed_while_its_error_lives(
 ) -> None:
     """The error lives on in the session's task, until the next session replaces it."""
     monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
-    with without_collections():
+    with gc_disabled():
         before = librdkafka_threads()
         sink = make()
         closed = weakref.ref(sink)

@@ -98,8 +98,8 @@ class SpoolSession(FakeSession):
         self.assembler.receive(xlog_data(message, lsn))
 
 
-class Watching(Observer):
-    """Publishes no metrics."""
+class UnpublishedObserver(Observer):
+    """An observer that publishes no metrics."""
 
     def __init__(self, health: Health) -> None:
         super().__init__(Metrics(), health)
@@ -109,7 +109,7 @@ class Watching(Observer):
 
 
 def watch(observer: Observer, session: FakeSession, clock: Clock, seconds: int) -> None:
-    """A turn each second."""
+    """Let a turn pass each second."""
     for _ in range(seconds):
         clock.now += 1
         observer.on_turn(session)

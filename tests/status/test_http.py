@@ -14,7 +14,7 @@ from pgrelay.errors import SetupError
 from pgrelay.metrics import Metrics
 from pgrelay.status.health import Health
 from pgrelay.status.http import StatusServer
-from tests.threads import joined
+from tests.threads import threads_joined
 
 
 class Clock:
@@ -43,7 +43,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def server(metrics: Metrics, health: Health) -> Iterator[StatusServer]:
-    with joined(), StatusServer(("127.0.0.1", 0), metrics, health, tell) as running:
+    with threads_joined(), StatusServer(("127.0.0.1", 0), metrics, health, tell) as running:
         yield running
 
 

@@ -24,7 +24,7 @@ from pgrelay.relay.numbering import (
 )
 from pgrelay.relay.server import Server
 from pgrelay.relay.setup import check_not_synced
-from pgrelay.relay.stored_position import read_position, refuse_new_slot
+from pgrelay.relay.stored_position import check_may_create_slot, read_position
 
 
 async def position_findings(
@@ -68,7 +68,7 @@ async def _asked(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]
 
 async def _held_against(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
     if slot is None:
-        await refuse_new_slot(sink, server)
+        await check_may_create_slot(sink, server)
         return []
     name = server.config.source.slot
     if server.standby:

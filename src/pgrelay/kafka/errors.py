@@ -156,12 +156,12 @@ def options_error(error: Exception, options: Mapping[str, str]) -> SetupError:
     """The error if librdkafka refuses the options of `sink.kafka`."""
     if (missing := unreadable(options)) is not None:
         return SetupError(f"sink.kafka.{missing}; correct the path")
-    told = " ".join(error_text(error).split())
+    text = " ".join(error_text(error).split())
     for alias, name in _ALIASES.items():
         # Use the name that the file uses.
         if alias in options and name not in options:
-            told = told.replace(f'"{name}"', f'"{alias}"')
-    return SetupError(f"sink.kafka: {mask_complaint(told, options)}; see librdkafka's CONFIGURATION.md")
+            text = text.replace(f'"{name}"', f'"{alias}"')
+    return SetupError(f"sink.kafka: {mask_complaint(text, options)}; see librdkafka's CONFIGURATION.md")
 
 
 def error_text(error: Exception) -> str:

@@ -27,7 +27,7 @@ FetchMetadata = Callable[[str | None], Awaitable[ClusterMetadata]]
 class KnownTopics:
     """Topics by name, and how many partitions each has, as the cluster said when last asked.
 
-    `made` are the topics that were created here.
+    `created` has the topics that were created here.
     """
 
     def __init__(self, config: SinkConfig, admin: AdminClient, fetch_metadata: FetchMetadata) -> None:

@@ -14,7 +14,7 @@ from pgrelay.relay.numbering import RENUMBERED, RENUMBERED_CURE, RENUMBERED_WHY,
 from pgrelay.relay.positions import Positions
 from pgrelay.relay.resume_point import ResumePoint
 from pgrelay.relay.server import Server
-from pgrelay.relay.stored_position import open_positions
+from pgrelay.relay.stored_position import read_or_init_position
 
 
 class AtLeastOnceMode:
@@ -34,7 +34,7 @@ class AtLeastOnceMode:
         if not resume_point.may_have_moved(slot) and server.offsets.topic in topics:
             return
         try:
-            kept = await open_positions(self.sink, server.offsets)
+            kept = await read_or_init_position(self.sink, server.offsets)
         except SetupError as error:
             self._warn(
                 "Kafka keeps no position: if the slot is lost while pgrelay is down, that will go unnoticed",

@@ -42,9 +42,9 @@ class Observer:
         self._metrics.set_slot(server=wal.wal_end, confirmed=wal.confirmed_lsn)
         self._metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
 
-    def on_wait(self, whom: str) -> None:
+    def on_wait(self, what: str) -> None:
         """Report whose answer the start is waiting for."""
-        self._health.set_starting(f"starting: waiting for {whom}")
+        self._health.set_starting(f"starting: waiting for {what}")
 
     def on_slot_creation(self, slot: str, waits_for: str) -> None:
         """Report that a slot is being created, and what the server `waits_for` with it."""
@@ -110,7 +110,9 @@ class Observer:
         if wal is not None:
             metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
         unacknowledged_us = ledger.oldest_commit_us
-        unreceived_us = self._unreceived_us(session, unacknowledged_us)  # asked each time, since it remembers
+        unreceived_us = self._unreceived_us(
+            session, unacknowledged_us
+        )  # called each time, since it keeps state
         metrics.set_oldest_commit(unreceived_us if unacknowledged_us is None else unacknowledged_us)
         metrics.inflight_records = session.sink.in_queue
         metrics.open_transactions = len(session.assembler.held())

@@ -85,9 +85,9 @@ class Publications:
                 f"publication {', '.join(missing)} was dropped while we streamed it: rows are missing from "
                 f"{format_lsn(relayed_lsn)} on; re-create it, and copy its tables again"
             )
-        if anew := [name for name, it in now.items() if self._found.get(name, it).oid != it.oid]:
+        if recreated := [name for name, it in now.items() if self._found.get(name, it).oid != it.oid]:
             raise SetupError(
-                f"publication {', '.join(anew)} was dropped and re-created: rows written in between are "
+                f"publication {', '.join(recreated)} was dropped and re-created: rows written in between are "
                 f"missing, from {format_lsn(relayed_lsn)} on (none if one transaction did both); copy its "
                 "tables again, and restart pgrelay"
             )

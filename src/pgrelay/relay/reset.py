@@ -110,13 +110,13 @@ def _hint_slot_remains(dropping: str | None) -> Iterator[None]:
     """If Kafka fails before the slot `dropping` is dropped, say in the error that the slot remains."""
     try:
         yield
-    except KafkaUnavailable as away:
+    except KafkaUnavailable as error:
         if dropping is None:
             raise
         raise KafkaUnavailable(
-            f"{away}; nothing was changed: run it again once that is over, and, if Postgres must be rid of "
+            f"{error}; nothing was changed: run it again once that is over, and, if Postgres must be rid of "
             f"the slot's WAL before that, SELECT pg_drop_replication_slot('{dropping}') now"
-        ) from away
+        ) from error
 
 
 async def _droppable_slot(server: Server) -> Slot | None:

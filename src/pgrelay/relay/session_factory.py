@@ -56,7 +56,7 @@ from pgrelay.relay.setup import (
     slot_creation_waits_for,
 )
 from pgrelay.relay.spooling import open_spool
-from pgrelay.relay.stored_position import refuse_new_slot
+from pgrelay.relay.stored_position import check_may_create_slot
 from pgrelay.relay.supply import Supply
 
 _log = structlog.get_logger(__name__)
@@ -170,7 +170,7 @@ class SessionFactory:
             # checked below. If Kafka refuses something, such as a topic, leave no slot that nobody reads.
             self._observer.on_wait("Kafka")
             with contextlib.suppress(KafkaUnavailable):
-                await refuse_new_slot(sink, server)
+                await check_may_create_slot(sink, server)
                 if config.source.create:
                     await self._require_topics(sink)
             await self._check_spool_and_registry(server)

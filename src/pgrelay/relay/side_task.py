@@ -1,4 +1,4 @@
-"""A task that a session must wait for before it encodes more, while its loop goes on turning."""
+"""A task that a session must wait for before it encodes more, while its loop goes on."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

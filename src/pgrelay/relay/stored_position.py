@@ -8,8 +8,8 @@ from pgrelay.relay.gap_checks import standby_error
 from pgrelay.relay.server import Server
 
 
-async def refuse_new_slot(sink: Sink, server: Server) -> None:
-    """Call if there is no slot. Raises GapError if Kafka has a position, since a new slot would hide the gap.
+async def check_may_create_slot(sink: Sink, server: Server) -> None:
+    """Call if there is no slot. Raises GapError if Kafka has a position: a new slot would hide the gap.
 
     Raises StandbyNotReady if the position is a primary's and the server is a standby; PositionError if the
     position can't be read.
@@ -30,8 +30,8 @@ async def refuse_new_slot(sink: Sink, server: Server) -> None:
         )
 
 
-async def open_positions(sink: Sink, offsets: Offsets) -> Position | None:
-    """At least once: the position in Kafka, None if there is none. Creates its topic if missing.
+async def read_or_init_position(sink: Sink, offsets: Offsets) -> Position | None:
+    """At least once: the position in Kafka; None if there is none yet. Creates its topic if missing.
 
     Raises SetupError if Kafka does not let us read or create the topic, and what else `Offsets.read` raises.
     A topic that we may read but not write ends the run at its first record.
