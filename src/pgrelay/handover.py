@@ -23,22 +23,24 @@ class ProduceError(Exception):
 class Delivery:
     """Counts the delivery reports of one transaction's records. One bound method serves them all.
 
-    `refused` is called with the error, the message and the transaction's commit LSN. The error is None if
+    `on_refused` is called with the error, the message and the transaction's commit LSN. The error is None if
     there is none and yet no offset: Kafka has not acknowledged that record, only a later one.
     """
 
-    __slots__ = ("_refused", "commit_lsn", "inflight")
+    __slots__ = ("_on_refused", "commit_lsn", "inflight")
 
-    def __init__(self, inflight: InFlight, commit_lsn: int, refused: Callable[[Any, Any, int], None]) -> None:
+    def __init__(
+        self, inflight: InFlight, commit_lsn: int, on_refused: Callable[[Any, Any, int], None]
+    ) -> None:
         self.inflight = inflight
         self.commit_lsn = commit_lsn
-        self._refused = refused
+        self._on_refused = on_refused
 
     def report(self, error: object, message: Any) -> None:
         if error is None and message.offset() is not None:
             self.inflight.acknowledged += 1
         else:
-            self._refused(error, message, self.commit_lsn)
+            self._on_refused(error, message, self.commit_lsn)
 
 
 def take_frames(

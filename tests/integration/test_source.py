@@ -46,7 +46,7 @@ async def test_a_server_that_does_not_answer_a_command_is_given_up(
 ) -> None:
     """Otherwise a relay would wait for a hanging server for ever, and log nothing."""
     async with Source(database.dsn) as source:
-        monkeypatch.setattr("pgrelay.postgres.source._PATIENCE_S", 0.5)
+        monkeypatch.setattr("pgrelay.postgres.source._COMMAND_TIMEOUT_S", 0.5)
         halt(source.walsender_pid)
         try:
             with pytest.raises(SourceUnavailable, match=r"has not answered IDENTIFY_SYSTEM for 0\.5 s"):

@@ -13,7 +13,7 @@ PURGED = KafkaError._PURGE_QUEUE
 
 
 def refuse(failures: Failures, code: int, key: bytes | None = b"k", topic: str = "app.t") -> None:
-    failures.refused(KafkaError(code), Message(topic=topic, partition=0, key=key), 1)
+    failures.on_refused(KafkaError(code), Message(topic=topic, partition=0, key=key), 1)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_dropped_record_is_only_a_symptom_and_none_is_counted(failures: Failur
 def test_a_record_of_which_only_a_later_one_is_acknowledged_may_be_missing(failures: Failures) -> None:
     """librdkafka calls it delivered."""
     with failures.taking_reports():
-        failures.refused(None, Message(topic="app.t", partition=0, key=b"k"), 1)
+        failures.on_refused(None, Message(topic="app.t", partition=0, key=b"k"), 1)
     assert failures.take_count() == 0, "it is not refused for good"
     with pytest.raises(KafkaUnavailable, match=r"^topic app\.t: .* may lack earlier ones.*is sent again$"):
         failures.raise_unless(None)

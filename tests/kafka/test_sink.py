@@ -195,12 +195,12 @@ async def test_a_closed_sink_is_freed(make: Callable[[], Sink]) -> None:
 
 
 async def poll_after_a_refusal(sink: Sink) -> None:
-    sink.failures.refused(KafkaError(KafkaError._TIMED_OUT), Message(topic="app.t"), 1)
+    sink.failures.on_refused(KafkaError(KafkaError._TIMED_OUT), Message(topic="app.t"), 1)
     await asyncio.to_thread(sink.poll)
 
 
 async def poll_after_a_purge(sink: Sink) -> None:
-    sink.failures.refused(KafkaError(KafkaError._PURGE_QUEUE), Message(topic="app.t"), 1)
+    sink.failures.on_refused(KafkaError(KafkaError._PURGE_QUEUE), Message(topic="app.t"), 1)
     sink.poll()
 
 

@@ -143,7 +143,7 @@ async def test_a_server_that_accepts_us_but_does_not_answer_is_given_up(
     mute: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a relay would wait for ever and log nothing."""
-    monkeypatch.setattr("pgrelay.postgres.connection._PATIENCE_S", 0.2)
+    monkeypatch.setattr("pgrelay.postgres.connection._ANSWER_TIMEOUT_S", 0.2)
     dsn = f"host=127.0.0.1 port={mute} sslmode=disable gssencmode=disable"
     with pytest.raises(SourceUnavailable, match=r"let us in, but has not answered for 0\.2 s"):
         await asyncio.wait_for(connect(dsn), 60)

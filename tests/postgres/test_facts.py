@@ -77,7 +77,7 @@ async def test_other_transactions_are_not_waited_for(xid: int | None) -> None:
 async def test_a_transaction_that_stays_invisible_is_an_error_with_its_cause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pgrelay.postgres.snapshot._PATIENCE_S", 0.0)
+    monkeypatch.setattr("pgrelay.postgres.snapshot._TIMEOUT_S", 0.0)
     with pytest.raises(SourceUnavailable, match=r"^transaction 10 is in the WAL.*; start the standby, or "):
         await facts_by(Server("10", standbys="s1")).fetch(ARRAY, 10)
 
@@ -85,7 +85,7 @@ async def test_a_transaction_that_stays_invisible_is_an_error_with_its_cause(
 async def test_a_transaction_that_may_wait_for_us_is_waited_for_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pgrelay.postgres.snapshot._PATIENCE_WITH_OURSELVES_S", 0.0)
+    monkeypatch.setattr("pgrelay.postgres.snapshot._OWN_STANDBY_TIMEOUT_S", 0.0)
     server = Server("10", standbys="FIRST 1 (s1, pgrelay)")
     await facts_by(server).fetch(ARRAY, 10)
     assert server.asked.endswith("Q")

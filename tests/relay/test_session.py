@@ -135,7 +135,7 @@ async def test_a_stop_with_a_refused_record_has_not_finished(make: Callable[[Fak
     session = session_of(FakeSource(), sink)
     await turns(session, until=recovered)
     # In another thread's call: nobody has been told yet.
-    sink.failures.refused(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Message(topic="t"), 1)
+    sink.failures.on_refused(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Message(topic="t"), 1)
     assert await session.finish(10), "nothing was on its way"
     enter(session, 2, REFUSED)
     assert not await session.finish(10)

@@ -90,7 +90,7 @@ class Failures:
         self._count += 1
         self.reason = self.reason or error
 
-    def refused(self, error: KafkaError | None, message: Message, commit_lsn: int) -> None:
+    def on_refused(self, error: KafkaError | None, message: Message, commit_lsn: int) -> None:
         """Take in the report on a record that was refused for good, or dropped because of a failure.
 
         Without an error, librdkafka only assumes that it was written, as the partition has a later one.

@@ -163,7 +163,7 @@ class Sink:
         return True
 
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
-        return Delivery(inflight, commit_lsn, self.failures.refused)
+        return Delivery(inflight, commit_lsn, self.failures.on_refused)
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
         """Hand over the records from index `start`; returns the index of the first that found no room.
@@ -200,7 +200,7 @@ class Sink:
         Raises the error of any refusal, even of another record.
         """
         sent = InFlight(None)
-        delivery = Delivery(sent, 0, self.failures.refused)
+        delivery = Delivery(sent, 0, self.failures.on_refused)
         for record in records:
             await self._enqueue(record, delivery)
         while sent.acknowledged < len(records):

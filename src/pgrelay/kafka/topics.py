@@ -32,7 +32,7 @@ _OPTIONS_REFUSED: Final = frozenset({KafkaError.POLICY_VIOLATION, KafkaError.INV
 _ASK_TIMEOUT_S: Final = 1.0
 
 # Controllers refuse a request for over 10,000 partitions; those of 3.x also one for as many metadata records.
-_MOST_PARTITIONS: Final = 1_000
+_MAX_PARTITIONS: Final = 1_000
 
 
 def keeps_history(kind: TopicKind) -> bool:
@@ -79,7 +79,7 @@ def request_batches(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
     batch: list[NewTopic] = []
     partitions = 0
     for topic in topics:
-        if batch and partitions + topic.num_partitions > _MOST_PARTITIONS:
+        if batch and partitions + topic.num_partitions > _MAX_PARTITIONS:
             yield batch
             batch, partitions = [], 0
         batch.append(topic)

@@ -58,7 +58,7 @@ class TransactionalSink(Sink):
         self.timeout_s = transaction_timeout_ms(config.kafka) / 1000
 
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
-        return Delivery(InFlight(None), commit_lsn, self.failures.refused)
+        return Delivery(InFlight(None), commit_lsn, self.failures.on_refused)
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
         if self._began_at is None:

@@ -25,8 +25,8 @@ from pgrelay.wire.xid import ahead
 
 Row = tuple[Any, ...]
 
-_PATIENCE_S: Final = 10.0
-_SERVER_GIVES_UP: Final = "9s"
+_QUERY_TIMEOUT_S: Final = 10.0
+_STATEMENT_TIMEOUT: Final = "9s"
 _UNANSWERED: Final = "Postgres has not answered a query on its catalogue for 10 s; is a table locked?"
 
 # The error for a relation that was dropped before it was opened by its OID; it is never translated.
@@ -74,7 +74,9 @@ class Catalog:
         self._connection = await connect(self._dsn)
         # A backend that waits for a lock does not notice that we are gone.
         try:
-            await self.rows(sql.SQL("SELECT set_config('statement_timeout', %s, false)"), (_SERVER_GIVES_UP,))
+            await self.rows(
+                sql.SQL("SELECT set_config('statement_timeout', %s, false)"), (_STATEMENT_TIMEOUT,)
+            )
         except BaseException:
             # Nobody else would close it: a block that was not entered is not left.
             await self._connection.close()
@@ -119,7 +121,7 @@ class Catalog:
 
     @asynccontextmanager
     async def _exclusive(
-        self, patience_s: float | None = _PATIENCE_S
+        self, timeout_s: float | None = _QUERY_TIMEOUT_S
     ) -> AsyncIterator[psycopg.AsyncConnection[Row]]:
         """Hold the connection for one query. Raises SourceUnavailable if it is not answered in time."""
 
@@ -129,7 +131,7 @@ class Catalog:
 
         async with self._lock:
             loop = asyncio.get_running_loop()
-            timer = None if patience_s is None else loop.call_later(patience_s, give_up)
+            timer = None if timeout_s is None else loop.call_later(timeout_s, give_up)
             try:
                 yield self._connection
             except psycopg.Error as error:
@@ -157,12 +159,12 @@ class Catalog:
             "FROM pg_replication_slots s WHERE slot_name = %s"
         )
         rows = await self.rows(query, (name,))
-        return Slot.of(*rows[0]) if rows else None
+        return Slot.from_row(*rows[0]) if rows else None
 
     async def create_slot(self, name: str) -> None:
         """Returns once every transaction that runs now has ended, because the server waits for them."""
         query = sql.SQL("SELECT FROM pg_create_logical_replication_slot(%s, 'pgoutput')")
-        async with self._exclusive(patience_s=None) as connection, connection.transaction():
+        async with self._exclusive(timeout_s=None) as connection, connection.transaction():
             await connection.execute("SET LOCAL statement_timeout = 0")
             await connection.execute(query, (name,))
 
@@ -253,4 +255,4 @@ class Catalog:
         ).format(WAL_END, sql.SQL(_WAIT_EVENT))
         asked_at = time.monotonic()
         [(wal_end, row, wait_event)] = await self.rows(query, (name,))
-        return SlotWal.of(asked_at, parse_lsn(wal_end), row, wait_event)
+        return SlotWal.from_row(asked_at, parse_lsn(wal_end), row, wait_event)

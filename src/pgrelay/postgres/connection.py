@@ -45,7 +45,7 @@ STARTED_US: Final = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000):
 
 _CONNECT_TIMEOUT_S: Final = 10
 # How long the first answer may take after the connection is established.
-_PATIENCE_S: Final = 10.0
+_ANSWER_TIMEOUT_S: Final = 10.0
 # How long what we send may go without a TCP acknowledgement. The default is a quarter of an hour, and nothing
 # else would show that the network swallows only the stream.
 _UNACKNOWLEDGED_MS: Final = 60_000
@@ -76,7 +76,7 @@ async def connect(dsn: str, **extra: str) -> psycopg.AsyncConnection[tuple[Any, 
 async def _pin(connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
     """Pin the session's settings, or close it. Raises SourceUnavailable if the server does not answer."""
     loop = asyncio.get_running_loop()
-    timer = loop.call_later(_PATIENCE_S, hang_up, connection)
+    timer = loop.call_later(_ANSWER_TIMEOUT_S, hang_up, connection)
     try:
         for statement in _FIRST:
             await connection.execute(statement)
@@ -84,7 +84,7 @@ async def _pin(connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
     except BaseException as error:
         await connection.close()
         if isinstance(error, psycopg.OperationalError) and loop.time() >= timer.when():
-            text = f"Postgres has let us in, but has not answered for {_PATIENCE_S:g} s"
+            text = f"Postgres has let us in, but has not answered for {_ANSWER_TIMEOUT_S:g} s"
             raise SourceUnavailable(text) from error
         raise
     finally:

@@ -51,7 +51,7 @@ class Slot:
     failover: bool = False
 
     @classmethod
-    def of(cls, row: Mapping[str, Any], inactive_s: float | None) -> Self:
+    def from_row(cls, row: Mapping[str, Any], inactive_s: float | None) -> Self:
         """`row` is of pg_replication_slots, as JSON: without the columns that its version lacks."""
         reason = row.get("invalidation_reason")
         # 16 reports every invalidated slot as conflicting; if its WAL was removed, it has no restart_lsn.
@@ -99,8 +99,10 @@ class SlotWal:
     wait_event: str | None = None
 
     @classmethod
-    def of(cls, asked_at: float, wal_end: int, row: Mapping[str, Any] | None, wait_event: str | None) -> Self:
-        """`row` is as for `Slot.of`; None without a slot."""
+    def from_row(
+        cls, asked_at: float, wal_end: int, row: Mapping[str, Any] | None, wait_event: str | None
+    ) -> Self:
+        """`row` is as for `Slot.from_row`; None without a slot."""
         if row is None:
             return cls(asked_at, wal_end, None, None, math.nan)
         confirmed_lsn, restart_lsn = _lsn(row["confirmed_flush_lsn"]), _lsn(row["restart_lsn"])

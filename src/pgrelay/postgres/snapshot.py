@@ -13,9 +13,9 @@ from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.wire.xid import ahead
 
-_PATIENCE_S: Final = 5.0
+_TIMEOUT_S: Final = 5.0
 # The same if the commit may be waiting for us, as for one of the standbys.
-_PATIENCE_WITH_OURSELVES_S: Final = 1.0
+_OWN_STANDBY_TIMEOUT_S: Final = 1.0
 _POLL_S: Final = 0.005
 _POLL_MAX_S: Final = 0.1
 
@@ -64,14 +64,14 @@ async def wait_visible(catalog: Catalog, xid: int | None) -> None:
     ours = names_application(
         await catalog.setting("synchronous_standby_names"), await catalog.setting("application_name")
     )
-    patience_s, pause_s = _PATIENCE_WITH_OURSELVES_S if ours else _PATIENCE_S, _POLL_S
-    deadline = asyncio.get_running_loop().time() + patience_s
+    timeout_s, pause_s = _OWN_STANDBY_TIMEOUT_S if ours else _TIMEOUT_S, _POLL_S
+    deadline = asyncio.get_running_loop().time() + timeout_s
     while not (await snapshot(catalog)).is_visible(xid):
         if asyncio.get_running_loop().time() >= deadline:
             if ours:
                 return
             raise SourceUnavailable(
-                f"transaction {xid} is in the WAL, but queries don't see it after {_PATIENCE_S:g} s: it "
+                f"transaction {xid} is in the WAL, but queries don't see it after {_TIMEOUT_S:g} s: it "
                 "waits for a synchronous standby, and until then its tables' types or keys can't be known; "
                 "start the standby, or correct synchronous_standby_names"
             )

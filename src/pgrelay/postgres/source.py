@@ -26,7 +26,7 @@ from pgrelay.wire.replication import StandbyStatusUpdate, StreamOptions, start_r
 _CLOSE_TIMEOUT_S: Final = 2.0
 
 # For a command. Before a stream begins, the server may have to remove much that an earlier stream spilled.
-_PATIENCE_S: Final = 60.0
+_COMMAND_TIMEOUT_S: Final = 60.0
 _FLUSH_RETRY_S: Final = 0.01
 _RECHECK_S: Final = 0.1
 # How much is read at once from a stream that is being ended: frames and bytes.
@@ -136,10 +136,10 @@ class Source:
     async def _execute(self, command: str) -> pq.abc.PGresult:
         """Run one command of the replication grammar. Raises what the server's error means."""
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_COMMAND_TIMEOUT_S):
                 result = await self._ask(command)
         except TimeoutError:
-            text = f"Postgres has not answered {command.split()[0]} for {_PATIENCE_S:g} s"
+            text = f"Postgres has not answered {command.split()[0]} for {_COMMAND_TIMEOUT_S:g} s"
             raise SourceUnavailable(text) from None
         except psycopg.OperationalError as error:
             raise _connection_lost(error) from error

@@ -9,7 +9,7 @@ from typing import Final
 
 from pgrelay.errors import PasswordRefused, SourceUnavailable
 
-_PATIENCE_S: Final = 120.0
+_GRACE_S: Final = 120.0
 
 
 class PasswordRotation:
@@ -29,4 +29,4 @@ class PasswordRotation:
             return error
         now = time.monotonic()
         self._refused_since = now if self._refused_since is None else self._refused_since
-        return error if now - self._refused_since >= _PATIENCE_S else SourceUnavailable(str(error))
+        return error if now - self._refused_since >= _GRACE_S else SourceUnavailable(str(error))

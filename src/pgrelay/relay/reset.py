@@ -29,7 +29,7 @@ from pgrelay.postgres.source import Source
 from pgrelay.relay.server import Server
 from pgrelay.relay.setup import check_not_active, check_same_server, check_slot_kind
 
-_PATIENCE_S: Final = 30.0
+_PUBLISH_TIMEOUT_S: Final = 30.0
 
 
 async def reset(config: Config, *, keep_slot: bool = False) -> str:
@@ -144,10 +144,12 @@ async def _forget(sink: Sink, offsets: Offsets, tombstones: Sequence[Record], dr
     unforgotten = f"{begun} position in topic {offsets.topic} is not forgotten"
     again = f"run pgrelay reset again, or the next run may end with exit code {GapError.exit_code}"
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_PUBLISH_TIMEOUT_S):
             await sink.publish(tombstones)
     except TimeoutError:
-        reason = f"no acknowledgement within {_PATIENCE_S:g} s ({sink.failures.problem or 'no answer'})"
+        reason = (
+            f"no acknowledgement within {_PUBLISH_TIMEOUT_S:g} s ({sink.failures.problem or 'no answer'})"
+        )
         raise KafkaUnavailable(f"{unforgotten}: {reason}; once the brokers answer, {again}") from None
     except PgrelayError as refused:
         raise type(refused)(f"{unforgotten}: {refused}; then {again}") from refused

@@ -280,5 +280,5 @@ class SessionFactory:
 
 async def _status_interval_s(catalog: Catalog, config: Config) -> float:
     """Seconds between status updates: as configured, but at most a third of wal_sender_timeout."""
-    patience_s = await catalog.wal_sender_timeout_s()
-    return min(config.source.status_interval_s, patience_s / 3 if patience_s else float("inf"))
+    timeout_s = await catalog.wal_sender_timeout_s()
+    return min(config.source.status_interval_s, timeout_s / 3 if timeout_s else float("inf"))

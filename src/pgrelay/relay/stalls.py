@@ -116,10 +116,10 @@ class Stalls:
             # A stall may have held up only a commit, with nothing queued behind it.
             self._acknowledged_at = now
             self._check_needed(_needed(session), now, may_end)
-        elif now - self._acknowledged_at > (patience_s := self._patience_s(sink, now)):
-            self._unacknowledged(sink, sink.failures.problem or f"no answer for {patience_s:g} s", now)
+        elif now - self._acknowledged_at > (timeout_s := self._timeout_s(sink, now)):
+            self._unacknowledged(sink, sink.failures.problem or f"no answer for {timeout_s:g} s", now)
 
-    def _patience_s(self, sink: Sink, now: float) -> float:
+    def _timeout_s(self, sink: Sink, now: float) -> float:
         """How long Kafka may acknowledge nothing. A quota delays its answers, but is no outage."""
         if self._recently_throttled(now):
             return _LATE_S

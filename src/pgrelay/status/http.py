@@ -33,7 +33,7 @@ _JSON: Final = "application/json"
 _PATHS: Final = "/, /status, /metrics, /healthz and /readyz"
 _CLIENT_TIMEOUT_S: Final = 10.0
 # Each takes a thread and a file descriptor, of which the relay needs the rest.
-_MOST_CLIENTS: Final = 32
+_MAX_CLIENTS: Final = 32
 
 Answer = tuple[HTTPStatus, str, bytes]
 
@@ -120,7 +120,7 @@ class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
-    request_queue_size = _MOST_CLIENTS
+    request_queue_size = _MAX_CLIENTS
     # Don't wait for a client that gave up before it was served.
     timeout = 0
 
@@ -159,7 +159,7 @@ class _Server(socketserver.ThreadingTCPServer):
         """Serve one more client. If there are too many, hang up on the one connected longest."""
         with self._lock:
             self._served[request] = None
-            if len(self._served) > _MOST_CLIENTS:
+            if len(self._served) > _MAX_CLIENTS:
                 oldest = next(iter(self._served))
                 del self._served[oldest]
                 with suppress(OSError):
