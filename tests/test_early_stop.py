@@ -1,4 +1,4 @@
-"""A signal that comes before the command handles signals: noted at once, and never a traceback."""
+"""A signal that comes before the command handles signals: recorded at once, and never a traceback."""
 
 import signal
 import subprocess

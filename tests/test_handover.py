@@ -112,10 +112,10 @@ def test_the_index_of_the_first_record_without_room_is_returned() -> None:
 def test_the_index_of_a_refused_record_is_raised_with_the_reason() -> None:
     error = ValueError("refused")
     kafka = Librdkafka(2, error)
-    with pytest.raises(ProduceError) as untaken:
+    with pytest.raises(ProduceError) as refused:
         hand_over(kafka.produce, [record(number) for number in range(5)], 1, lambda *_: None)
-    assert untaken.value.index == 3
-    assert untaken.value.reason is error
+    assert refused.value.index == 3
+    assert refused.value.reason is error
     assert [key for _, _, key, *_ in kafka.took] == [b"1", b"2"]
 
 

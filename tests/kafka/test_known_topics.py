@@ -32,7 +32,7 @@ class Cluster:
         self.tried: list[list[str]] = []
         self._errors = errors or {}
         # How often leaders do not answer yet, and by what.
-        self.unled: list[int] = []
+        self.leader_errors: list[int] = []
         self.ends_asked: list[list[tuple[str, int]]] = []
 
     async def ask(self, only: str | None) -> SimpleNamespace:
@@ -67,8 +67,8 @@ class Cluster:
 
     def _led(self) -> "Future[None]":
         led: Future[None] = Future()
-        if self.unled:
-            led.set_exception(KafkaException(KafkaError(self.unled.pop(0))))
+        if self.leader_errors:
+            led.set_exception(KafkaException(KafkaError(self.leader_errors.pop(0))))
         else:
             led.set_result(None)
         return led
@@ -117,7 +117,7 @@ def test_new_partitions_are_waited_for_until_their_leaders_answer(monkeypatch: p
     """What is produced before that can be lost, although it is acknowledged."""
     monkeypatch.setattr("pgrelay.kafka.known_topics._LEADER_RETRY_S", 0)
     cluster = Cluster()
-    cluster.unled = [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION]
+    cluster.leader_errors = [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION]
     topics = known(cluster)
     asyncio.run(topics.require_all(["a", "b"]))
     assert cluster.ends_asked[0] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
@@ -130,7 +130,7 @@ def test_leaders_that_do_not_come_are_not_waited_for_long(monkeypatch: pytest.Mo
     monkeypatch.setattr("pgrelay.kafka.known_topics._LEADER_RETRY_S", 0)
     monkeypatch.setattr("pgrelay.kafka.known_topics._LEADER_TIMEOUT_S", 0.2)
     cluster = Cluster()
-    cluster.unled = [KafkaError.LEADER_NOT_AVAILABLE] * 1_000_000
+    cluster.leader_errors = [KafkaError.LEADER_NOT_AVAILABLE] * 1_000_000
     topics = known(cluster)
     asyncio.run(topics.require("a"))
     assert "a" in topics
@@ -138,7 +138,7 @@ def test_leaders_that_do_not_come_are_not_waited_for_long(monkeypatch: pytest.Mo
 
 def test_leaders_that_we_may_not_ask_are_not_waited_for() -> None:
     cluster = Cluster()
-    cluster.unled = [KafkaError.TOPIC_AUTHORIZATION_FAILED] * 2
+    cluster.leader_errors = [KafkaError.TOPIC_AUTHORIZATION_FAILED] * 2
     asyncio.run(known(cluster).require("a"))
     assert len(cluster.ends_asked) == 1
 

@@ -38,8 +38,8 @@ async def hold(resume_point: ResumePoint, kept: Position | None, *, allowed: boo
     """Hold the slot at CONFIRMED against this position; returns the warnings. `allowed`: we may read it."""
     warned: list[str] = []
     sink = sink_with(FakeTopics(ours=allowed, heard=True))
-    start = AtLeastOnceMode(sink, resume_point, lambda event, **_: warned.append(event))
-    await start.check_against_kafka(cast(Server, FakeServer(kept)), slot())
+    mode = AtLeastOnceMode(sink, resume_point, lambda event, **_: warned.append(event))
+    await mode.check_against_kafka(cast(Server, FakeServer(kept)), slot())
     return warned
 
 

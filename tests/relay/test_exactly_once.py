@@ -40,11 +40,11 @@ async def test_a_slot_that_moves_as_the_stream_begins_is_held_against_what_we_ha
     """Kafka has no position. The resume point has adopted the slot's by then."""
     resume_point, server = ResumePoint(), cast(Server, FakeServer())
     resume_point.adopt_slot(PRIMARY, slot(), OURS, standby=False)
-    start = ExactlyOnceMode(transactions_of(FakeProducer()), resume_point)
-    await start.check_against_kafka(server, slot())
+    mode = ExactlyOnceMode(transactions_of(FakeProducer()), resume_point)
+    await mode.check_against_kafka(server, slot())
     moved = slot(CONFIRMED + 8)
     resume_point.adopt_slot(PRIMARY, moved, OURS, standby=False)
-    guarantee = start.guarantee(server, moved, Ledger(), assembler(SPOOL), encoder_of())
+    guarantee = mode.guarantee(server, moved, Ledger(), assembler(SPOOL), encoder_of())
     with pytest.raises(GapError, match="the slot was moved or re-created"):
         await guarantee.recover()
 

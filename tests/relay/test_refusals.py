@@ -112,7 +112,7 @@ async def test_after_a_refused_batch_one_session_sends_transactions_one_after_th
     assert refusals.serial_until == 0x900
     assert refusals.sink_config.kafka["batch.size"] == str(10_000 - 1_024)
     assert not await refusals.adapt_to(refused_by_broker("t"), serial=True, read_lsn=0x800)
-    # Another one, behind what was looked at carefully.
+    # Another one, after what was sent serially.
     assert await refusals.adapt_to(refused_by_broker("t"), serial=False, read_lsn=0x1000)
     assert refusals.serial_until == 0x1000
 

@@ -167,7 +167,7 @@ class Stalls:
         if isinstance(needed, _StandbyNeeded):
             self._stall(_HELD_BACK, "Postgres waits for a standby of synchronized_standby_slots")
         else:
-            reason = f"no answer for {_SILENT_S:g} s from {_whom_about_what(needed)}"
+            reason = f"no answer for {_SILENT_S:g} s from {_describe_need(needed)}"
             self._stall(_UNANSWERED, reason, reason=reason)
 
     def _stall(self, stall: _Stall, shown: str, **details: object) -> None:
@@ -195,7 +195,7 @@ def _needed(session: Session) -> Need | _StandbyNeeded | None:
     return _StandbyNeeded(session.ledger.server_lsn) if wal is not None and wal.awaits_standby else None
 
 
-def _whom_about_what(need: Need) -> str:
+def _describe_need(need: Need) -> str:
     """Who is asked, and about what."""
     if isinstance(need, FactsNeeded):
         return f"Postgres about table {need.relation}"
