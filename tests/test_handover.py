@@ -120,13 +120,13 @@ def test_the_index_of_a_refused_record_is_raised_with_the_reason() -> None:
 
 
 def test_a_report_counts_delivered_records_and_passes_on_refused_ones() -> None:
-    told: list[tuple[object, object, int]] = []
+    refusals: list[tuple[object, object, int]] = []
     inflight = InFlight(None, 7)
-    delivery = Delivery(inflight, 0x16B3748, lambda *refusal: told.append(refusal))
+    delivery = Delivery(inflight, 0x16B3748, lambda *refusal: refusals.append(refusal))
     refused, passed_over = Message(topic="t", offset=-1001), Message(topic="t", offset=-1001)
     delivery.report(None, Message(topic="t", offset=0))
     delivery.report("no", refused)
     delivery.report(None, passed_over)
     delivery.report(None, Message(topic="t", offset=1))
     assert inflight.acknowledged == 2
-    assert told == [("no", refused, 0x16B3748), (None, passed_over, 0x16B3748)]
+    assert refusals == [("no", refused, 0x16B3748), (None, passed_over, 0x16B3748)]

@@ -51,7 +51,9 @@ class FakeProducer:
         self._unreported = 0
         self._transaction: list[Message] | None = None
 
-    def clients(self, producing: dict[str, Any], asking: dict[str, Any]) -> tuple[Producer, AdminClient]:
+    def clients(
+        self, producer_options: dict[str, Any], admin_options: dict[str, Any]
+    ) -> tuple[Producer, AdminClient]:
         """A sink's `make_clients`. No topic is created, so nobody asks the admin client."""
         return cast(Producer, self), cast(AdminClient, None)
 

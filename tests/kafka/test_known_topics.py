@@ -37,13 +37,13 @@ class Cluster:
 
     async def ask(self, only: str | None) -> SimpleNamespace:
         self.asked.append(only)
-        told = {name: count for name, count in self.topics.items() if only in (None, name)}
+        counts = {name: count for name, count in self.topics.items() if only in (None, name)}
         part = SimpleNamespace(replicas=self.replicas)
         return SimpleNamespace(
             brokers={1: "b:9092"},
             topics={
                 name: SimpleNamespace(partitions=dict.fromkeys(range(count), part))
-                for name, count in told.items()
+                for name, count in counts.items()
             },
         )
 

@@ -51,7 +51,7 @@ async def test_a_connection_string_that_never_works_is_a_setup_error(parameters:
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "expected"),
     [
         ({"PGPORT": "abc"}, '"abc"'),
         ({"PGSSLMODE": "bogus"}, '"bogus"'),
@@ -59,13 +59,13 @@ async def test_a_connection_string_that_never_works_is_a_setup_error(parameters:
     ],
 )
 async def test_an_environment_variable_that_never_works_is_a_setup_error(
-    variables: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+    variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SetupError, match=re.escape(PARAMETER)) as caught:
         await connect("host=127.0.0.1")
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 async def test_an_absent_server_is_waited_for_and_the_cure_named() -> None:

@@ -27,12 +27,12 @@ from tests.relay.relaying import SPOOL, answer, assembler, upstream
 
 
 class FakeSource(Source):
-    """A server that has sent nothing. Counts reads and waits, and keeps what it was told."""
+    """A server that has sent nothing. Counts reads and waits, and keeps the LSNs confirmed to it."""
 
     def __init__(self) -> None:
         super().__init__("")
         self.reads = self.waits = 0
-        self.told: list[int] = []
+        self.confirmed: list[int] = []
 
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
         self.reads += 1
@@ -43,7 +43,7 @@ class FakeSource(Source):
         await asyncio.sleep(0)
 
     def send_status(self, received_lsn: int, flush_lsn: int, *, reply: bool = False) -> bool:
-        self.told.append(flush_lsn)
+        self.confirmed.append(flush_lsn)
         return True
 
 

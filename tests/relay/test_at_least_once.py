@@ -34,8 +34,8 @@ class FakeServer:
         return upstream(slot.confirmed_flush_lsn or 0, answer(WAL_END))
 
 
-async def hold(resume_point: ResumePoint, kept: Position | None, *, allowed: bool = True) -> list[str]:
-    """Hold the slot at CONFIRMED against this position; returns the warnings. `allowed`: we may read it."""
+async def check_slot(resume_point: ResumePoint, kept: Position | None, *, allowed: bool = True) -> list[str]:
+    """Check the slot at CONFIRMED against this position; returns the warnings. `allowed`: we may read it."""
     warned: list[str] = []
     sink = sink_with(FakeTopics(ours=allowed, heard=True))
     mode = AtLeastOnceMode(sink, resume_point, lambda event, **_: warned.append(event))
@@ -45,28 +45,28 @@ async def hold(resume_point: ResumePoint, kept: Position | None, *, allowed: boo
 
 async def test_a_first_start_learns_the_position_in_kafka() -> None:
     resume_point = ResumePoint()
-    assert await hold(resume_point, Position(CONFIRMED + 8)) == []
+    assert await check_slot(resume_point, Position(CONFIRMED + 8)) == []
     assert resume_point.delivered_lsn == CONFIRMED + 8
 
 
 async def test_a_slot_ahead_of_the_position_in_kafka_is_refused() -> None:
     with pytest.raises(GapError, match="the slot was moved or re-created"):
-        await hold(ResumePoint(), Position(CONFIRMED - 1))
+        await check_slot(ResumePoint(), Position(CONFIRMED - 1))
 
 
 async def test_if_nobody_moved_the_slot_the_position_is_not_read_again() -> None:
     resume_point = ResumePoint()
     resume_point.adopt_slot(PRIMARY, slot(), OURS, standby=False)
-    assert await hold(resume_point, Position(CONFIRMED - 1)) == []
+    assert await check_slot(resume_point, Position(CONFIRMED - 1)) == []
 
 
 async def test_a_run_without_positions_goes_on_but_notices_that_its_slot_was_moved() -> None:
-    (warning,) = await hold(ResumePoint(), None, allowed=False)
+    (warning,) = await check_slot(ResumePoint(), None, allowed=False)
     assert warning.startswith("Kafka keeps no position: if the slot is lost while pgrelay is down, ")
     resume_point = ResumePoint()
     resume_point.adopt_slot(PRIMARY, slot(CONFIRMED - 1), OURS, standby=False)
     with pytest.raises(GapError, match="the slot was moved or re-created"):
-        await hold(resume_point, None, allowed=False)
+        await check_slot(resume_point, None, allowed=False)
 
 
 async def test_a_run_does_not_go_on_past_a_position_that_is_none() -> None:

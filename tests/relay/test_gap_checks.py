@@ -85,14 +85,14 @@ async def test_an_old_primary_is_told_as_such_though_its_wal_ends_earlier() -> N
 async def test_a_second_standby_promoted_from_one_timeline_is_refused(began: int) -> None:
     """Both call their timeline 2, and the WAL after the earlier promotion differs."""
     relayed = min(began, LEFT) + 1
-    told = (
+    expected = (
         f"timeline 2 began at 0/3000, but the one that we relayed up to 0/{relayed:X} "
         f"began at 0/{began:X}: another"
     )
-    with pytest.raises(GapError, match=told):
+    with pytest.raises(GapError, match=expected):
         await upstream().check(Position(relayed, timeline=2, timeline_began=began))
     since = TimelineHistory(((1, LEFT), (2, WAL_END)))
-    with pytest.raises(GapError, match=told):
+    with pytest.raises(GapError, match=expected):
         await upstream(3, since).check(Position(relayed, timeline=2, timeline_began=began))
 
 

@@ -14,12 +14,12 @@ TROUBLE = KafkaUnavailable("our clock differs")
 
 def turns(headway: Headway, session: FakeSession, clock: Clock, seconds: int) -> list[str]:
     """A turn each second; what was to be logged."""
-    told: list[str] = []
+    logged: list[str] = []
     for _ in range(seconds):
         clock.now += 1
         if (over := headway.on_turn(session)) is not None:
-            told.append(over)
-    return told
+            logged.append(over)
+    return logged
 
 
 @pytest.fixture

@@ -80,8 +80,8 @@ async def test_an_outdated_name_counts_once_all_before_the_query_was_relayed(
 @pytest.mark.parametrize(("taken", "begins"), [("events", True), ("events_old", True), ("other", False)])
 async def test_only_tables_that_are_relayed_under_either_name_count(taken: str, begins: bool) -> None:
     catalog = Names((OID, "public", "events_old"))
-    told = await begins_anew(catalog, described(events=OID), {}, takes=f"public.{taken}".__eq__)
-    assert bool(told) is begins
+    raised = await begins_anew(catalog, described(events=OID), {}, takes=f"public.{taken}".__eq__)
+    assert bool(raised) is begins
 
 
 async def test_what_was_asked_is_not_asked_again_before_it_counts() -> None:

@@ -87,7 +87,7 @@ async def test_a_stop_waits_for_a_commit() -> None:
     assert await finishing
     assert not session.side_task.committing
     assert kafka.positions == [Position(2)]
-    assert source.told[-1] == 2
+    assert source.confirmed[-1] == 2
 
 
 async def test_a_stop_within_a_transaction_leaves_whole_ones_before_it_to_the_next_run() -> None:
@@ -111,7 +111,7 @@ async def test_what_ends_a_session_does_not_keep_the_server_from_learning_what_i
     enter(session, 2, TAKEN)
     await turns(session, until=lambda session: session.ledger.flush_lsn == 2)
     await turns(session, 3)
-    assert (kafka.positions, source.told) == ([Position(2)], [0])
+    assert (kafka.positions, source.confirmed) == ([Position(2)], [0])
     enter(session, 4, TAKEN)
     kafka.commits.clear()
     await turns(session, until=committing)
@@ -124,7 +124,7 @@ async def test_what_ends_a_session_does_not_keep_the_server_from_learning_what_i
         finishing.cancel()
     with pytest.raises(ends):
         await finishing
-    assert source.told == [0, 2]
+    assert source.confirmed == [0, 2]
     await session.close()
 
 

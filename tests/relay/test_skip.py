@@ -41,9 +41,9 @@ def test_a_skip_that_waits_for_postgres_stops_when_asked(number: signal.Signals,
         assert process.stderr is not None
         assert any("waiting, will go on by itself" in line for line in process.stderr)
         process.send_signal(number)
-        told, complained = process.communicate(timeout=60)
-    assert (process.returncode, told) == (INTERRUPTED, "")
-    assert complained.endswith(
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (INTERRUPTED, "")
+    assert err.endswith(
         "pgrelay: stopped as asked, before it was certain that the transaction is left out; "
         "run the command again\n"
     )
@@ -59,9 +59,9 @@ def test_a_skip_stops_at_once_if_postgres_hangs(number: signal.Signals, tmp_path
         connection, _ = silent.accept()
         with connection:
             process.send_signal(number)
-            told, complained = process.communicate(timeout=60)
-    assert (process.returncode, told) == (INTERRUPTED, "")
-    assert complained == "pgrelay: stopped as asked; nothing was left out\n"
+            out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (INTERRUPTED, "")
+    assert err == "pgrelay: stopped as asked; nothing was left out\n"
 
 
 async def test_a_stop_does_not_wait_for_a_silent_postgres() -> None:

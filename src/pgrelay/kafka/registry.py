@@ -79,13 +79,13 @@ class Registry:
             )
         except ImportError as error:
             # Raised only for a proxy, which the environment may name.
-            told = self._masked(str(error))
+            text = self._masked(str(error))
             raise SetupError(
-                f"records.schema_registry: {told.rstrip('.')}; or name an http:// proxy in proxy or ALL_PROXY"
+                f"records.schema_registry: {text.rstrip('.')}; or name an http:// proxy in proxy or ALL_PROXY"
             ) from None
         except (ValueError, TypeError, OSError) as error:
-            told = unreadable(options) or self._masked(str(error))
-            raise SetupError(f"records.schema_registry: {told}; correct or leave out the option") from None
+            text = unreadable(options) or self._masked(str(error))
+            raise SetupError(f"records.schema_registry: {text}; correct or leave out the option") from None
 
     async def connect(self) -> None:
         """Return once the registry answers, even if it refuses us. Clears the cache.
@@ -170,17 +170,17 @@ class Registry:
             ) from error
 
     def _no_answer_error(self, error: Exception) -> PgrelayError:
-        told = self._masked(str(error)) or type(error).__name__
-        if UNTRUSTED in told:
+        text = self._masked(str(error)) or type(error).__name__
+        if UNTRUSTED in text:
             return SetupError(
-                f"schema registry {self._url}: its certificate is not trusted: {told}; correct "
+                f"schema registry {self._url}: its certificate is not trusted: {text}; correct "
                 "ssl.ca.location, or the host in url, in records.schema_registry"
             )
-        return self._unavailable_error(told)
+        return self._unavailable_error(text)
 
-    def _masked(self, told: str) -> str:
+    def _masked(self, text: str) -> str:
         """What the client or the registry said, on one line and without any secret of ours."""
-        return mask_complaint(printable(" ".join(told.split())), self._options)
+        return mask_complaint(printable(" ".join(text.split())), self._options)
 
     def _unavailable_error(self, reason: str) -> RegistryUnavailable:
         return RegistryUnavailable(
@@ -192,15 +192,15 @@ class Registry:
         # The client's error lacks the status and OAuth's error code; the error that caused it has them.
         reason = error.__context__ or error
         shown = next(iter(str(reason).splitlines()), "") or type(reason).__name__
-        told = f"no token for schema registry {self._url}: {self._masked(shown)}"
+        text = f"no token for schema registry {self._url}: {self._masked(shown)}"
         status = reason.response.status_code if isinstance(reason, self._http.HTTPStatusError) else None
         if UNTRUSTED in shown:
             # The client has no option for this: ssl.ca.location is only for the registry.
-            return SetupError(f"{told}; set SSL_CERT_FILE in the environment to its authority's file")
+            return SetupError(f"{text}; set SSL_CERT_FILE in the environment to its authority's file")
         if status in _TOKEN_REFUSED or str(getattr(reason, "error", "")).startswith(TOKEN_REFUSALS):
-            return SetupError(f"{told}; correct the bearer.auth.* options in records.schema_registry")
+            return SetupError(f"{text}; correct the bearer.auth.* options in records.schema_registry")
         return RegistryUnavailable(
-            f"{told}; start the token endpoint, or correct bearer.auth.* in records.schema_registry"
+            f"{text}; start the token endpoint, or correct bearer.auth.* in records.schema_registry"
         )
 
     def _refusal_error(self, error: "SchemaRegistryError", subject: str, about: str) -> PgrelayError:
@@ -212,17 +212,17 @@ class Registry:
                 f"schema registry {self._url} denies access to subject {subject}: {reason}; correct "
                 "basic.auth.user.info in records.schema_registry, or grant the right to register"
             )
-        told = f"{about}: schema registry {self._url} refuses the schema of subject {subject}: {reason}"
+        text = f"{about}: schema registry {self._url} refuses the schema of subject {subject}: {reason}"
         if status == _INCOMPATIBLE:
             return SetupError(
-                f"{told}; nothing was sent with the new schema. Set the subject's compatibility to what its "
+                f"{text}; nothing was sent with the new schema. Set the subject's compatibility to what its "
                 "consumers can handle (NONE accepts all), or route the table to a new topic (records.routes)"
             )
         if error.error_code == _NOT_PERMITTED:
-            return SetupError(f"{told}; set its mode, and the subject's if it has one, to READWRITE")
+            return SetupError(f"{text}; set its mode, and the subject's if it has one, to READWRITE")
         if status == _MALFORMED:
-            return SetupError(f"{told}; a bug in pgrelay or the registry: please report it, and use json")
-        return SetupError(f"{told} (status {status}); check records.schema_registry.url")
+            return SetupError(f"{text}; a bug in pgrelay or the registry: please report it, and use json")
+        return SetupError(f"{text} (status {status}); check records.schema_registry.url")
 
 
 def _http_library() -> Any:
