@@ -70,7 +70,7 @@ async def _written(bootstrap: str, topic: str) -> int:
     )
     sent = InFlight(None)
     try:
-        await sink.topics.learn()
+        await sink.topics.load()
         await sink.topics.require(topic)
         delivery = sink.delivery(sent, 0)
         for burst in range(_BURSTS):

@@ -33,7 +33,7 @@ def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "expected"),
     [
         ("run", "Exit codes: pgrelay --help."),
         ("skip", "Stop the relay first. The changes of that transaction will be in no topic"),
@@ -43,11 +43,11 @@ def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest
     ],
 )
 def test_help_says_what_to_know_before_running_a_command(
-    command: str, told: str, capsys: pytest.CaptureFixture[str]
+    command: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         parser().parse_args([command, "--help"])
-    assert told in capsys.readouterr().out
+    assert expected in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

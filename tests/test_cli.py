@@ -161,10 +161,10 @@ def test_too_little_memory_is_told_as_such(
     give_run(relay_that(MemoryError()))
     give("pgrelay.check", "check", relay_that(MemoryError()))
     assert main([command, "--config", EXAMPLE]) == 1
-    told = capsys.readouterr().err
-    assert "out of memory; give the process more" in told
-    assert "MemoryError" in told
-    assert "bug" not in told
+    err = capsys.readouterr().err
+    assert "out of memory; give the process more" in err
+    assert "MemoryError" in err
+    assert "bug" not in err
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
@@ -284,7 +284,7 @@ def test_demo_gets_its_arguments_and_gives_its_exit_code(
         return 7
 
     give("pgrelay.demo", "demo", demo)
-    monkeypatch.setattr("pgrelay.cli._need_pyspark", lambda command: None)  # it need not be installed
+    monkeypatch.setattr("pgrelay.cli._require_pyspark", lambda command: None)  # it need not be installed
     assert main(["demo", *arguments]) == 7
     assert asked == [wanted]
 

@@ -1,4 +1,4 @@
-"""A signal that comes before the command handles signals: noted at once, and never a traceback."""
+"""A signal that comes before the command handles signals: recorded at once, and never a traceback."""
 
 import signal
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrelay.early_stop import Note, held_back, kept_interrupt, noted
+from pgrelay.early_stop import SignalRecorder, active_recorder, defer_signals, preserve_sigint_handler
 
 EXAMPLE = str(Path(__file__).parents[1] / "config.example.yaml")
 BOTH = (signal.SIGTERM, signal.SIGINT)
@@ -37,10 +37,10 @@ def signalled(
 
 
 @pytest.fixture
-def note() -> Iterator[Note]:
-    note = Note()
-    yield note
-    note.give_back()
+def recorder() -> Iterator[SignalRecorder]:
+    recorder = SignalRecorder()
+    yield recorder
+    recorder.restore()
 
 
 @pytest.fixture
@@ -52,12 +52,12 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", BOTH)
-def test_the_first_signal_is_noted(note: Note, number: signal.Signals) -> None:
-    assert noted() is note
-    assert note.number == 0
+def test_the_first_signal_is_noted(recorder: SignalRecorder, number: signal.Signals) -> None:
+    assert active_recorder() is recorder
+    assert recorder.number == 0
     signal.raise_signal(number)
     signal.raise_signal(signal.SIGINT)
-    assert note.number == number
+    assert recorder.number == number
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -65,7 +65,7 @@ def test_a_signal_is_held_back_until_the_block_has_ended_but_not_a_second_one() 
     reached: list[str] = []
 
     def signalled_in_it(times: int) -> None:
-        with held_back():
+        with defer_signals():
             for number in range(times):
                 signal.raise_signal(signal.SIGINT)
                 reached.append(f"after {number + 1} of {times}")
@@ -79,9 +79,9 @@ def test_a_signal_is_held_back_until_the_block_has_ended_but_not_a_second_one() 
 
 def test_signal_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in BOTH]
-    Note().give_back()
+    SignalRecorder().restore()
     assert [signal.getsignal(number) for number in BOTH] == before
-    assert noted() is None
+    assert active_recorder() is None
 
 
 @pytest.mark.parametrize("at", ["importlib.metadata", "pgrelay.cli"])
@@ -116,11 +116,11 @@ def test_other_commands_end_quietly(number: signal.Signals, code: int, command: 
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
-def test_a_programs_own_handler_stays_and_the_default_one_may_go(note: Note) -> None:
-    with kept_interrupt():
+def test_a_programs_own_handler_stays_and_the_default_one_may_go(recorder: SignalRecorder) -> None:
+    with preserve_sigint_handler():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    assert signal.getsignal(signal.SIGINT) is note
+    assert signal.getsignal(signal.SIGINT) is recorder
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with kept_interrupt():
+    with preserve_sigint_handler():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

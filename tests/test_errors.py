@@ -90,7 +90,7 @@ def test_what_refused_a_record_is_not_known_unless_told() -> None:
 def test_an_lsn_takes_nothing_from_what_is_known_of_a_refusal() -> None:
     refused = RecordRefused("too large", "app.t", commit_lsn=7)
     refused.by_broker = refused.keyless = True
-    located = refused.at(0x100)
+    located = refused.with_lsn(0x100)
     known = (located.topic, located.commit_lsn, located.lsn, located.by_broker, located.keyless)
     assert known == ("app.t", 7, 0x100, True, True)
 
@@ -106,6 +106,6 @@ def test_a_subclass_inherits_the_verdict_and_exit_code() -> None:
 
 @pytest.mark.parametrize("error", EVERY_CLASS)
 def test_an_lsn_can_be_added_to_any_error(error: type[PgrelayError]) -> None:
-    located = error("Insert is truncated").at(0x16_B374D848)
+    located = error("Insert is truncated").with_lsn(0x16_B374D848)
     assert type(located) is error
     assert str(located) == "Insert is truncated (LSN 16/B374D848)"

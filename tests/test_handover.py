@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Message
 
 from pgrelay.encode.records import BY_KEY, Record
-from pgrelay.handover import Delivery, Untaken, hand_over, take_frames
+from pgrelay.handover import Delivery, ProduceError, hand_over, take_frames
 from pgrelay.progress import InFlight
 
 ROW = b"w" + bytes(24)
@@ -112,21 +112,21 @@ def test_the_index_of_the_first_record_without_room_is_returned() -> None:
 def test_the_index_of_a_refused_record_is_raised_with_the_reason() -> None:
     error = ValueError("refused")
     kafka = Librdkafka(2, error)
-    with pytest.raises(Untaken) as untaken:
+    with pytest.raises(ProduceError) as refused:
         hand_over(kafka.produce, [record(number) for number in range(5)], 1, lambda *_: None)
-    assert untaken.value.index == 3
-    assert untaken.value.reason is error
+    assert refused.value.index == 3
+    assert refused.value.reason is error
     assert [key for _, _, key, *_ in kafka.took] == [b"1", b"2"]
 
 
 def test_a_report_counts_delivered_records_and_passes_on_refused_ones() -> None:
-    told: list[tuple[object, object, int]] = []
+    refusals: list[tuple[object, object, int]] = []
     inflight = InFlight(None, 7)
-    delivery = Delivery(inflight, 0x16B3748, lambda *refusal: told.append(refusal))
+    delivery = Delivery(inflight, 0x16B3748, lambda *refusal: refusals.append(refusal))
     refused, passed_over = Message(topic="t", offset=-1001), Message(topic="t", offset=-1001)
     delivery.report(None, Message(topic="t", offset=0))
     delivery.report("no", refused)
     delivery.report(None, passed_over)
     delivery.report(None, Message(topic="t", offset=1))
     assert inflight.acknowledged == 2
-    assert told == [("no", refused, 0x16B3748), (None, passed_over, 0x16B3748)]
+    assert refusals == [("no", refused, 0x16B3748), (None, passed_over, 0x16B3748)]

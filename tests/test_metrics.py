@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pgrelay.metrics import MOST_TABLES, OTHER_TABLES, Lsns, Metrics
+from pgrelay.metrics import MAX_TABLES, OTHER_TABLES, Lsns, Metrics
 from pgrelay.status.exposition import Exposition
 
 NOW_S = 1_800_000_000.0
@@ -67,7 +67,7 @@ def test_the_lag_in_seconds_grows_while_a_commit_waits(metrics: Metrics, clock: 
 
 
 def test_the_lag_in_seconds_is_0_when_all_flows_and_nothing_waits(metrics: Metrics, tmp_path: Path) -> None:
-    metrics.watch(lambda: True, tmp_path)
+    metrics.set_sources(lambda: True, tmp_path)
     assert value(metrics, "pgrelay_lag_seconds") == 0
     metrics.set_oldest_commit(us(NOW_S - 3))
     metrics.set_oldest_commit(None)
@@ -75,7 +75,7 @@ def test_the_lag_in_seconds_is_0_when_all_flows_and_nothing_waits(metrics: Metri
 
 
 def test_the_lag_in_seconds_is_nan_while_nothing_flows(metrics: Metrics, tmp_path: Path) -> None:
-    metrics.watch(lambda: False, tmp_path)
+    metrics.set_sources(lambda: False, tmp_path)
     assert math.isnan(value(metrics, "pgrelay_lag_seconds") or 0)
     metrics.set_oldest_commit(us(NOW_S - 3))
     assert value(metrics, "pgrelay_lag_seconds") == 3
@@ -105,16 +105,16 @@ def test_records_are_added_in_bulk_by_table_and_op(metrics: Metrics) -> None:
 
 
 def test_tables_beyond_the_limit_are_counted_together(metrics: Metrics) -> None:
-    for number in range(MOST_TABLES + 2):
+    for number in range(MAX_TABLES + 2):
         metrics.add_records(f"public.t{number}", "c", 1)
     metrics.add_records("public.t0", "c", 1)
     assert value(metrics, "pgrelay_records_total", table="public.t0", op="c") == 2
     assert value(metrics, "pgrelay_records_total", table=OTHER_TABLES, op="c") == 2
-    assert len(metrics.tables) == MOST_TABLES + 1
+    assert len(metrics.tables) == MAX_TABLES + 1
 
 
 def test_dead_letters_of_tables_beyond_the_limit_are_counted_together(metrics: Metrics) -> None:
-    for number in range(MOST_TABLES + 2):
+    for number in range(MAX_TABLES + 2):
         metrics.add_dead_letters(f"public.t{number}", 1)
     metrics.add_dead_letters("public.t0", 1)
     assert value(metrics, "pgrelay_dead_letters_total", table="public.t0") == 2
@@ -138,7 +138,7 @@ def test_the_slots_retained_and_safe_wal_are_gauges(metrics: Metrics) -> None:
 
 def test_the_disk_is_read_at_every_scrape(metrics: Metrics, tmp_path: Path) -> None:
     spool = tmp_path / "spool"
-    metrics.watch(lambda: spool.exists(), spool)
+    metrics.set_sources(lambda: spool.exists(), spool)
     assert value(metrics, "pgrelay_streaming") == 0
     assert math.isnan(value(metrics, "pgrelay_spool_disk_free_bytes") or 0)
     spool.mkdir()

@@ -19,14 +19,14 @@ def begun(ledger: Ledger, records: int, commit_us: int = 0) -> InFlight:
 
 def ended(ledger: Ledger, records: int, end_lsn: int, commit_us: int = 0) -> InFlight:
     inflight = begun(ledger, records, commit_us)
-    ledger.seen(end_lsn)
+    ledger.note_wal_end(end_lsn)
     ledger.end(end_lsn)
     return inflight
 
 
 def reached(ledger: Ledger, lsn: int) -> None:
-    ledger.seen(lsn)
-    ledger.reached(lsn)
+    ledger.note_wal_end(lsn)
+    ledger.enter_position(lsn)
 
 
 # --- Transactions
@@ -54,15 +54,15 @@ def test_a_transaction_is_confirmed_at_its_end_when_every_record_is_acknowledged
 
 def test_standing_moves_with_each_acknowledgement_of_the_oldest() -> None:
     ledger = Ledger(0x100)
-    assert ledger.standing is None
+    assert ledger.oldest_progress is None
     oldest, newer = ended(ledger, 2, 0x200), ended(ledger, 1, 0x300)
-    assert ledger.standing == (0x100, 0)
+    assert ledger.oldest_progress == (0x100, 0)
     newer.acknowledged = 1
-    assert ledger.standing == (0x100, 0)
+    assert ledger.oldest_progress == (0x100, 0)
     oldest.acknowledged = 1
-    assert ledger.standing == (0x100, 1)
+    assert ledger.oldest_progress == (0x100, 1)
     oldest.acknowledged = 2
-    assert ledger.standing is None
+    assert ledger.oldest_progress is None
 
 
 def test_a_transaction_is_not_confirmed_before_its_end() -> None:
@@ -70,7 +70,7 @@ def test_a_transaction_is_not_confirmed_before_its_end() -> None:
     inflight = begun(ledger, 3)
     inflight.acknowledged = 3
     assert ledger.advance() == []
-    ledger.seen(0x200)
+    ledger.note_wal_end(0x200)
     ledger.end(0x200)
     assert ledger.advance() == [inflight]
 
@@ -120,8 +120,8 @@ def test_a_position_waits_behind_what_is_outstanding() -> None:
 def test_a_position_in_the_middle_of_a_transaction_is_ignored() -> None:
     ledger = Ledger()
     inflight = begun(ledger, 1)
-    ledger.seen(0x900)
-    assert ledger.reached(0x900) is None
+    ledger.note_wal_end(0x900)
+    assert ledger.enter_position(0x900) is None
     ledger.end(0x200)
     inflight.acknowledged = 1
     ledger.advance()
@@ -131,8 +131,8 @@ def test_a_position_in_the_middle_of_a_transaction_is_ignored() -> None:
 def test_a_position_may_be_held_like_a_transaction() -> None:
     """Exactly once: the position goes to the offsets topic before Postgres gets it."""
     ledger = Ledger()
-    ledger.seen(0x300)
-    position = ledger.reached(0x300)
+    ledger.note_wal_end(0x300)
+    position = ledger.enter_position(0x300)
     assert position is not None
     position.records += 1
     ledger.advance()
@@ -144,12 +144,12 @@ def test_a_position_may_be_held_like_a_transaction() -> None:
 
 def test_adjacent_positions_are_merged() -> None:
     ledger = Ledger()
-    ledger.seen(0x400)
-    first = ledger.reached(0x300)
-    assert ledger.reached(0x400) is first
+    ledger.note_wal_end(0x400)
+    first = ledger.enter_position(0x300)
+    assert ledger.enter_position(0x400) is first
     inflight = ended(ledger, 1, 0x500)
-    ledger.seen(0x600)
-    assert ledger.reached(0x600) not in (None, first, inflight)
+    ledger.note_wal_end(0x600)
+    assert ledger.enter_position(0x600) not in (None, first, inflight)
 
 
 def test_positions_that_move_back_change_nothing() -> None:
@@ -169,9 +169,9 @@ def test_positions_that_move_back_change_nothing() -> None:
 @pytest.mark.parametrize("lsn", [0x302, 2**64 - 1])
 def test_a_position_beyond_the_servers_wal_is_refused(lsn: int) -> None:
     ledger = Ledger()
-    ledger.seen(0x300)
+    ledger.note_wal_end(0x300)
     with pytest.raises(ProtocolError, match=r"refusing to confirm LSN .*: it lies beyond 0/300"):
-        ledger.reached(lsn)
+        ledger.enter_position(lsn)
     ledger.begin(0)
     with pytest.raises(ProtocolError, match=r"refusing to confirm LSN .*: it lies beyond 0/300"):
         ledger.end(lsn)
@@ -179,8 +179,8 @@ def test_a_position_beyond_the_servers_wal_is_refused(lsn: int) -> None:
 
 def test_the_servers_lsn_never_moves_back() -> None:
     ledger = Ledger(0x100)
-    ledger.seen(0x300)
-    ledger.seen(0x200)
+    ledger.note_wal_end(0x300)
+    ledger.note_wal_end(0x200)
     assert ledger.server_lsn == 0x300
 
 
@@ -189,13 +189,13 @@ def test_the_servers_lsn_never_moves_back() -> None:
 
 def test_a_ledger_is_waiting_if_only_kafka_can_end_it() -> None:
     ledger = Ledger()
-    assert not ledger.waiting
+    assert not ledger.has_unacknowledged
     begun(ledger, 1)
-    assert not ledger.waiting
+    assert not ledger.has_unacknowledged
     assert not ledger.idle
-    ledger.seen(0x200)
+    ledger.note_wal_end(0x200)
     ledger.end(0x200)
-    assert ledger.waiting
+    assert ledger.has_unacknowledged
 
 
 def test_ended_lsn_does_not_depend_on_acknowledgements() -> None:
@@ -216,7 +216,7 @@ def test_a_ledger_is_in_a_transaction_until_its_end() -> None:
     assert not ledger.in_transaction
     begun(ledger, 1)
     assert ledger.in_transaction
-    ledger.seen(0x200)
+    ledger.note_wal_end(0x200)
     ledger.end(0x200)
     assert not ledger.in_transaction
 
@@ -235,7 +235,7 @@ def test_the_oldest_commit_is_that_of_the_first_transaction_that_waits() -> None
 
 def test_a_ledger_may_be_full_of_acknowledged_transactions() -> None:
     """One partition may acknowledge nothing for hours while the others acknowledge everything."""
-    ledger = Ledger(most=3)
+    ledger = Ledger(max_entries=3)
     stuck = ended(ledger, 1, 0x200)
     ended(ledger, 0, 0x300)
     ledger.advance()
@@ -286,7 +286,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def advance_wal(self, by: int) -> int:
         self.lsn += by
-        self.ledger.seen(self.lsn)
+        self.ledger.note_wal_end(self.lsn)
         return self.lsn
 
     @precondition(lambda self: self.open is None)
@@ -313,7 +313,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(size=st.integers(0, 100))
     def keepalive(self, size: int) -> None:
         lsn = self.advance_wal(size)
-        self.ledger.reached(lsn)
+        self.ledger.enter_position(lsn)
         if self.open is None:
             self.entries.append(Expected(lsn))
 
@@ -377,15 +377,15 @@ TestAnyOrder = AnyOrder.TestCase
 def test_the_first_position_enters_even_where_the_stream_began_but_none_twice() -> None:
     """A server that is idle names no other, and Kafka may not have this one yet."""
     ledger = Ledger(0x100)
-    ledger.seen(0x100)
-    assert ledger.reached(0x100) is not None
+    ledger.note_wal_end(0x100)
+    assert ledger.enter_position(0x100) is not None
     ledger.advance()
-    assert ledger.reached(0x100) is None
-    ledger.seen(0x200)
-    assert ledger.reached(0x200) is not None
+    assert ledger.enter_position(0x100) is None
+    ledger.note_wal_end(0x200)
+    assert ledger.enter_position(0x200) is not None
 
 
 def test_a_position_that_a_transaction_has_reached_does_not_enter() -> None:
     ledger = Ledger(0x100)
     ended(ledger, 0, 0x200)
-    assert ledger.reached(0x200) is None
+    assert ledger.enter_position(0x200) is None

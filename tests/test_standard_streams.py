@@ -71,6 +71,6 @@ def test_a_mistake_with_an_unwritable_stderr_still_exits_with_2(stderr: str) -> 
 
 
 def test_a_character_that_the_locale_lacks_is_escaped() -> None:
-    code = r"from pgrelay.standard_streams import *; open_closed(); print_result('\u6ce8 and more')"
+    code = r"from pgrelay.standard_streams import *; reopen_closed_streams(); print_result('\u6ce8 and more')"
     done = shell("", "-X", "utf8=0", "-c", f"import sys; sys.stdout.reconfigure(encoding='ascii'); {code}")
     assert (done.stdout, done.returncode) == ("\\u6ce8 and more\n", 0)

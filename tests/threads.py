@@ -28,7 +28,7 @@ def thread_names(pid: int | str = "self") -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def joined() -> Iterator[None]:
+def threads_joined() -> Iterator[None]:
     """Wait at the end for the Python threads begun in the block: they might log into the next test."""
     before = set(threading.enumerate())
     yield
@@ -38,7 +38,7 @@ def joined() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def without_collections() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """No reference cycle is freed during the block, as in a run, where collections are rare."""
     gc.collect()
     gc.disable()

@@ -2,13 +2,13 @@
 
 import sys
 
-from pgrelay.early_stop import Note
+from pgrelay.early_stop import SignalRecorder
 
 
 def main() -> int:
     """Run the command that the process was started with; returns its exit code."""
     # Ahead of the import of the commands, which takes a while: a SIGTERM during it must be a clean stop too.
-    Note()
+    SignalRecorder()
     from pgrelay.cli import main as command
 
     return command()

@@ -35,13 +35,13 @@ Trouble that passes (the broker is down, Postgres restarts) never ends a run.
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """`does` is its line in the list of commands; `more` is the rest of its own help."""
+    """`summary` is its line in the list of commands; `details` is the rest of its own help."""
 
     name: str
-    does: str
+    summary: str
     example: str
     add_options: Callable[[ArgumentParser], None]
-    more: str = ""
+    details: str = ""
 
 
 def parser() -> ArgumentParser:
@@ -57,8 +57,8 @@ def parser() -> ArgumentParser:
     for command in _COMMANDS:
         sub = commands.add_parser(
             command.name,
-            help=command.does,
-            description=f"{command.does[0].upper()}{command.does[1:]}.\n\n{command.more}".rstrip(),
+            help=command.summary,
+            description=f"{command.summary[0].upper()}{command.summary[1:]}.\n\n{command.details}".rstrip(),
             epilog=f"example:\n  {command.example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
@@ -96,7 +96,7 @@ def _version() -> str:
     return f"pgrelay {__version__} ({'interpreted' if source else 'compiled'})"
 
 
-def _none(command: ArgumentParser) -> None:
+def _no_options(command: ArgumentParser) -> None:
     """For a command without options."""
 
 
@@ -251,12 +251,12 @@ Needs the extra demo: pip install 'pgrelay[demo]', and 'pgrelay[demo,spark]' for
         "schema",
         "print the JSON Schema of the configuration, for editors",
         "pgrelay schema > relay.schema.json",
-        _none,
+        _no_options,
     ),
     _Command(
         "example",
         "print a configuration with every key and its default, to begin with",
         "pgrelay example > relay.yaml",
-        _none,
+        _no_options,
     ),
 )

@@ -1,4 +1,4 @@
-"""The commands. Each loads the configuration, has a package do the work, and prints the result on stdout.
+"""The commands. Each loads the configuration, calls the package that does the work, and prints the result.
 
 `main` turns errors into exit codes. No other logic lives here.
 """
@@ -19,7 +19,13 @@ from pgrelay.arguments import parser
 from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError, exit_code
 from pgrelay.lsn import format_lsn
 from pgrelay.printable import printable
-from pgrelay.standard_streams import flush_or_drop, open_closed, print_error, print_result, reader_may_go
+from pgrelay.standard_streams import (
+    flush_or_discard,
+    print_error,
+    print_result,
+    reopen_closed_streams,
+    tolerate_closed_pipe,
+)
 
 T = TypeVar("T")
 
@@ -32,14 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     argparse itself ends the process on --help, --version and wrong usage.
     """
-    open_closed()
+    reopen_closed_streams()
     try:
         options = parser().parse_args(arguments)
-        note = early_stop.noted()
-        if note is not None and options.command not in _STOP_CLEANLY:
-            note.give_back()
-            if note.number:
-                return 128 + note.number
+        recorder = early_stop.active_recorder()
+        if recorder is not None and options.command not in _STOP_CLEANLY:
+            recorder.restore()
+            if recorder.number:
+                return 128 + recorder.number
         return _COMMANDS[options.command](options)
     except PgrelayError as error:
         for line in str(error).splitlines():
@@ -48,14 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        print_error(f"{traceback.format_exc()}pgrelay: {_told(error)}")
+        print_error(f"{traceback.format_exc()}pgrelay: {_crash_message(error)}")
         return 1
     finally:
-        flush_or_drop()
+        flush_or_discard()
 
 
-def _complete(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's work. asyncio is imported here: it takes half the time of a --help."""
+def _run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end. asyncio is imported here: that would take half the time of a --help."""
     import asyncio
 
     return asyncio.run(work)
@@ -69,30 +75,30 @@ def _run(options: Namespace) -> int:
 
     config = load(options.config)
     log.configure(config.log.level)
-    # Imported after the configuration is read: its mistakes are reported without waiting for the clients.
+    # Imported after the configuration is read, so that its mistakes are reported without loading the clients.
     from pgrelay.check.advice import advise
     from pgrelay.relay import run
 
     logger = structlog.get_logger()
     try:
-        _complete(run(config, advise))
+        _run_async(run(config, advise))
     except PgrelayError as error:
         # Logged, like everything else about this run.
-        logger.error(str(error), exit_code=exit_code(error), **_way_past(error, options.config))
+        logger.error(str(error), exit_code=exit_code(error), **_remedy(error, options.config))
         return exit_code(error)
     except Exception as error:
-        logger.exception(_told(error), exit_code=1)
+        logger.exception(_crash_message(error), exit_code=1)
         return 1
     return 0
 
 
-def _told(error: Exception) -> str:
-    """What ended the process if it was no error of ours."""
+def _crash_message(error: Exception) -> str:
+    """What ended the process, for an error that is not a PgrelayError."""
     return _NO_MEMORY if isinstance(error, MemoryError) else _BUG
 
 
-def _way_past(error: PgrelayError, file: str) -> dict[str, str]:
-    """For the log: the command that gives up what can't be relayed (one transaction, or all since a gap)."""
+def _remedy(error: PgrelayError, file: str) -> dict[str, str]:
+    """For the log: the command that gives up what can't be relayed, one transaction or all since a gap."""
     if isinstance(error, GapError):
         return {"to_begin_anew": f"pgrelay reset --config {shlex.quote(file)}"}
     if isinstance(error, RecordError) and error.commit_lsn:
@@ -108,7 +114,7 @@ def _skip(options: Namespace) -> int:
     log.configure(config.log.level)
     from pgrelay.relay.skip import skip
 
-    summary = _complete(skip(config, options.lsn))
+    summary = _run_async(skip(config, options.lsn))
     print_result(summary)
     return 0
 
@@ -121,7 +127,7 @@ def _reset(options: Namespace) -> int:
     log.configure("warning")
     from pgrelay.relay.reset import reset
 
-    summary = _complete(reset(config, keep_slot=options.keep_slot))
+    summary = _run_async(reset(config, keep_slot=options.keep_slot))
     print_result(summary)
     return 0
 
@@ -140,7 +146,7 @@ def _check(options: Namespace) -> int:
     from pgrelay.check import check
     from pgrelay.check.report import as_json, as_text
 
-    findings = _complete(check(config))
+    findings = _run_async(check(config))
     print_result(as_json(findings) if options.json else as_text(findings, _colours_wanted()))
     if any(finding.gap for finding in findings):
         return GapError.exit_code
@@ -171,7 +177,7 @@ def _status(options: Namespace) -> int:
 
 
 def _spark_mirror(options: Namespace) -> int:
-    _need_pyspark("spark-mirror")
+    _require_pyspark("spark-mirror")
     from pgrelay import log
     from pgrelay.spark_mirror.config import load
 
@@ -183,17 +189,17 @@ def _spark_mirror(options: Namespace) -> int:
     return 0
 
 
-def _need_pyspark(command: str) -> None:
+def _require_pyspark(command: str) -> None:
     if importlib.util.find_spec("pyspark") is None:
         raise SetupError(f"{command} needs PySpark, which is not installed: pip install 'pgrelay[spark]'")
 
 
 def _demo(options: Namespace) -> int:
     if options.spark:
-        _need_pyspark("demo --spark")
+        _require_pyspark("demo --spark")
     from pgrelay.demo import demo
 
-    with reader_may_go():
+    with tolerate_closed_pipe():
         return demo(options.rows, options.keep, options.spark)
     return 0
 
@@ -201,7 +207,7 @@ def _demo(options: Namespace) -> int:
 def _plan(options: Namespace) -> int:
     from pgrelay.plan import plan
 
-    summary = _complete(
+    summary = _run_async(
         plan(Path(options.config), options.shards, options.output, apart=options.ignore_foreign_keys)
     )
     print_result(summary)
@@ -240,5 +246,5 @@ _COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = {
     "example": _example,
 }
 
-# These handle signals themselves, and look for one that was noted before they could.
+# These handle signals themselves, and look for one that was recorded before they could.
 _STOP_CLEANLY: Final = ("run", "skip", "spark-mirror")

@@ -1,4 +1,4 @@
-"""A stop that is requested before it can be handled, such as while Python imports the command's modules.
+"""Handles stop signals that come before a command can handle them, as while Python imports its modules.
 
 By default such a SIGTERM kills the process, a SIGINT prints a traceback, and process 1 of a container ignores
 SIGTERM.
@@ -11,71 +11,71 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-_NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-class Note:
-    """Handles SIGTERM and SIGINT by remembering the first: `number` is 0 until one comes."""
+class SignalRecorder:
+    """Handles SIGTERM and SIGINT by recording the first: `number` is 0 until one comes."""
 
     def __init__(self) -> None:
         self.number = 0
-        self._before = {number: signal.signal(number, self) for number in _NUMBERS}
+        self._previous = {number: signal.signal(number, self) for number in _STOP_SIGNALS}
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.number = self.number or number
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Restore the signals' earlier handlers."""
-        for number, action in self._before.items():
+        for number, action in self._previous.items():
             if action is not None:  # set by something other than Python
                 signal.signal(number, action)
 
 
-class _Hold(Note):
-    """Also lets the second signal through: whoever sends it does not want to wait."""
+class _DeferredSignals(SignalRecorder):
+    """Also delivers a second signal at once: whoever sends it does not want to wait."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.number == 0:
             self.number = number
             return
         self.number = 0
-        self.give_back()
+        self.restore()
         signal.raise_signal(number)
 
 
-def handle(action: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
-    """Have SIGTERM and SIGINT call `action` from now on, or SIG_IGN ignore them."""
-    for number in _NUMBERS:
+def set_handlers(action: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
+    """Set the handler of SIGTERM and SIGINT; SIG_IGN ignores them."""
+    for number in _STOP_SIGNALS:
         signal.signal(number, action)
 
 
-def noted() -> Note | None:
-    """The Note that handles the signals now; None if something else does."""
+def active_recorder() -> SignalRecorder | None:
+    """The recorder that handles the signals now; None if something else does."""
     handler = signal.getsignal(signal.SIGTERM)
-    return handler if isinstance(handler, Note) else None
+    return handler if isinstance(handler, SignalRecorder) else None
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
-    """Holds back a SIGTERM or SIGINT until the block has ended, but not a second one.
+def defer_signals() -> Iterator[None]:
+    """Defer a SIGTERM or SIGINT until the block has ended, but not a second one.
 
-    They interrupt only the main thread.
+    Does nothing in other threads than the main one, which signals don't interrupt.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    hold = _Hold()
+    deferred = _DeferredSignals()
     try:
         yield
     finally:
-        hold.give_back()
-        if hold.number:
-            signal.raise_signal(hold.number)
+        deferred.restore()
+        if deferred.number:
+            signal.raise_signal(deferred.number)
 
 
 @contextmanager
-def kept_interrupt() -> Iterator[None]:
-    """Keeps the program's own handler of SIGINT, if it has one, though the block sets another."""
+def preserve_sigint_handler() -> Iterator[None]:
+    """Restore the program's own SIGINT handler, if it has one, after a block that sets another."""
     own = signal.getsignal(signal.SIGINT)
     try:
         yield

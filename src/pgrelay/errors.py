@@ -1,11 +1,11 @@
 """Every error that pgrelay raises on purpose, and what follows from it.
 
 A message is one line for the operator: what is wrong, where (file and key, or LSN, table and column), and the
-cure. `verdict` decides by an error's class what happens next. One exception: after a RecordRefused the relay
-begins another session as long as it can learn from it (relay/refusals.py): in smaller batches, or one
+cure. An error's class decides what happens next: see `verdict`. One exception: after a RecordRefused the
+relay begins another session as long as it can learn from it (relay/refusals.py): in smaller batches, or one
 transaction after the other; or, under `errors.on_record: dead_letter`, with the record as a dead letter.
 
-retry   the trouble passes by itself: reconnect with back-off, never end the process
+retry   the error is transient: reconnect with back-off, never end the process
 stop    the process ends with the class's exit code; nothing unacknowledged was confirmed
 """
 
@@ -14,19 +14,19 @@ from typing import ClassVar, Final, Literal, Self
 
 from pgrelay.lsn import format_lsn
 
-# Where trouble that passes comes from.
+# What a transient error comes from.
 End = Literal["postgres", "kafka", "registry", "spool"]
 
 # The cure of a gap.
-BEGIN_ANEW: Final = "run pgrelay reset, then copy the tables"
+RESET_CURE: Final = "run pgrelay reset, then copy the tables"
 
 
 class PgrelayError(Exception):
-    """The root. `exit_code` is the process's exit code if the verdict is to stop."""
+    """The base class. `exit_code` is that of the process if the verdict is to stop."""
 
     exit_code: ClassVar[int] = 1
 
-    def at(self, lsn: int) -> Self:
+    def with_lsn(self, lsn: int) -> Self:
         """The same error with an LSN added, for errors raised by code that does not know it."""
         return type(self)(f"{self} (LSN {format_lsn(lsn)})")
 
@@ -38,13 +38,13 @@ class SetupError(PgrelayError):
 
 
 class PasswordRefused(SetupError):
-    """The server refuses the password that the password file has, and that may be replaced."""
+    """The server refuses the password in the password file, which may yet be replaced there."""
 
 
 class PositionError(PgrelayError):
     """A position can't be read, or can't be compared with the server, so changes may be missing.
 
-    No SetupError: without the right to read positions a run may go on, but never past one that it can't read.
+    Not a SetupError: a run may do without the right to read positions, but never ignores an unreadable one.
     """
 
     exit_code: ClassVar[int] = 2
@@ -73,7 +73,7 @@ class RecordError(PgrelayError):
         self.lsn = 0
         self.commit_lsn = 0
 
-    def at(self, lsn: int) -> Self:
+    def with_lsn(self, lsn: int) -> Self:
         error = type(self)(f"{self} (LSN {format_lsn(lsn)})", self.table, self.column, self.value)
         error.lsn = lsn
         return error
@@ -82,8 +82,8 @@ class RecordError(PgrelayError):
 class RecordRefused(RecordError):
     """Kafka refuses a record of `topic` because of what it is; no retry helps.
 
-    `by_broker`: it refused a whole batch, and `commit_lsn` is 0 if it is not known for which transaction's
-    record. `keyless`: what it refused may be that the record has no key.
+    `by_broker`: a broker refused a whole batch; `commit_lsn` is 0 if it is not known which transaction's
+    record was to blame. `keyless`: the reason may be that the record has no key.
     """
 
     def __init__(self, text: str, topic: str = "", commit_lsn: int = 0) -> None:
@@ -94,14 +94,14 @@ class RecordRefused(RecordError):
         self.by_broker = False
         self.keyless = False
 
-    def at(self, lsn: int) -> Self:
+    def with_lsn(self, lsn: int) -> Self:
         error = type(self)(f"{self} (LSN {format_lsn(lsn)})", self.topic, self.commit_lsn)
         error.lsn, error.by_broker, error.keyless = lsn, self.by_broker, self.keyless
         return error
 
 
 class ProtocolError(PgrelayError):
-    """Bytes from the server that are not what the protocol says: truncated, oversized or unknown."""
+    """Bytes from the server that violate the protocol: truncated, oversized or unknown."""
 
 
 class Interrupted(PgrelayError):
@@ -111,7 +111,7 @@ class Interrupted(PgrelayError):
 
 
 class TransientError(PgrelayError):
-    """Trouble that passes: the session is torn down, and the next one starts from the flush LSN."""
+    """An error that passes by itself: the session is closed, and the next one starts from the flush LSN."""
 
     end: ClassVar[End] = "postgres"
 
@@ -125,7 +125,7 @@ class StandbyNotReady(SourceUnavailable):
 
 
 class StreamingFailed(SourceUnavailable):
-    """The server can't send a transaction before its commit, which it can afterwards."""
+    """The server can't send a transaction before its commit, though it can afterwards."""
 
 
 class KafkaUnavailable(TransientError):
@@ -150,7 +150,7 @@ class SpoolDamaged(SpoolError):
     """A spool file does not hold what was written to it. Transient if the server sends its rows again."""
 
 
-def cut_at_cure(error: BaseException) -> tuple[str, str]:
+def split_cure(error: BaseException) -> tuple[str, str]:
     """Split a message into what is wrong and the cure: what follows the last "; ", empty if there is none."""
     what, joint, cure = str(error).rpartition("; ")
     return (what, cure) if joint else (cure, "")

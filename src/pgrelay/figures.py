@@ -1,10 +1,10 @@
-"""Readable figures: about three digits and a unit. The status page's script formats them the same way."""
+"""Formats numbers for people: about three digits and a unit, as the status page's script does, too."""
 
 from typing import Final
 
 _BYTES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _KIB: Final = 1024
-# From here on, rounding would give 1024 of a unit.
+# From here on, rounding would give 1024 of the smaller unit.
 _NEXT_UNIT: Final = 1023.5
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600

@@ -1,7 +1,7 @@
-"""The code at either end that every row passes: out of libpq, into librdkafka, and its delivery report.
+"""The code at both ends that every row passes through: out of libpq, into librdkafka, its delivery report.
 
-Neither client is imported here: the functions get their callees as arguments. So this module compiles with
-the pure rooms.
+Neither client is imported here: the functions get their callees as arguments, so that this module compiles
+with the pure rooms.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +12,8 @@ from pgrelay.progress import InFlight
 from pgrelay.wire.replication import KEEPALIVE
 
 
-class Untaken(Exception):
-    """librdkafka will never take the record at `index`; `reason` is what `produce` raised."""
+class ProduceError(Exception):
+    """librdkafka will never accept the record at `index`; `reason` is what `produce` raised."""
 
     def __init__(self, index: int, reason: Exception) -> None:
         self.index = index
@@ -23,22 +23,24 @@ class Untaken(Exception):
 class Delivery:
     """Counts the delivery reports of one transaction's records. One bound method serves them all.
 
-    `refused` is called with the error, the message and the transaction's commit LSN. The error is None if
+    `on_refused` is called with the error, the message and the transaction's commit LSN. The error is None if
     there is none and yet no offset: Kafka has not acknowledged that record, only a later one.
     """
 
-    __slots__ = ("_refused", "commit_lsn", "inflight")
+    __slots__ = ("_on_refused", "commit_lsn", "inflight")
 
-    def __init__(self, inflight: InFlight, commit_lsn: int, refused: Callable[[Any, Any, int], None]) -> None:
+    def __init__(
+        self, inflight: InFlight, commit_lsn: int, on_refused: Callable[[Any, Any, int], None]
+    ) -> None:
         self.inflight = inflight
         self.commit_lsn = commit_lsn
-        self._refused = refused
+        self._on_refused = on_refused
 
     def report(self, error: object, message: Any) -> None:
         if error is None and message.offset() is not None:
             self.inflight.acknowledged += 1
         else:
-            self._refused(error, message, self.commit_lsn)
+            self._on_refused(error, message, self.commit_lsn)
 
 
 def take_frames(
@@ -79,9 +81,9 @@ def take_frames(
 def hand_over(
     produce: Callable[..., None], records: Sequence[Record], start: int, report: Callable[..., None]
 ) -> int:
-    """Pass the records from index `start` on to `produce`, which is librdkafka's.
+    """Pass the records, from index `start` on, to librdkafka's `produce`.
 
-    Returns the index of the first that found no room, or past the last. Raises Untaken.
+    Returns the index of the first that found no room, or past the last. Raises ProduceError.
     """
     index = start
     try:
@@ -93,8 +95,8 @@ def hand_over(
                 produce(topic, value, key, partition, report, headers=headers)
             index += 1
     except BufferError:
-        # Not an error, and frequent while Kafka is slow: no traceback may keep objects alive.
+        # Not an error, and frequent while Kafka is slow, so no traceback may keep objects alive.
         return index
     except Exception as reason:
-        raise Untaken(index, reason) from reason
+        raise ProduceError(index, reason) from reason
     return index

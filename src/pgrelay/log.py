@@ -1,7 +1,7 @@
-"""What the relay logs, on stderr: JSON lines for programs, readable text on a terminal.
+"""Logging, to stderr: JSON lines for programs, readable text on a terminal.
 
-Everything logs through structlog: an event in a few words, and its particulars as keywords. The libraries log
-through the standard library; their records come out the same way, from warning up. Stdout is for results
+Everything logs through structlog: an event in a few words, with its details as keywords. Libraries log
+through the standard library; their records come out the same way, from level warning. Stdout is for results
 only.
 """
 
@@ -26,8 +26,8 @@ _NUMBERS: Final[dict[Level, int]] = {
 
 
 def configure(level: Level, stream: TextIO | None = None) -> None:
-    """Log from `level` up to `stream`; None: stderr as it is now. Called once, before anything logs."""
-    target = cast(TextIO, _Unfailing(sys.stderr if stream is None else stream))
+    """Log to `stream` (by default, the current stderr) from `level` up. Call once, before anything logs."""
+    target = cast(TextIO, _FailSafeStream(sys.stderr if stream is None else stream))
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -43,7 +43,7 @@ def configure(level: Level, stream: TextIO | None = None) -> None:
     _capture_standard_logging(target, common, rendering)
 
 
-class _Unfailing:
+class _FailSafeStream:
     """A stream whose failures are ignored: a full disk under the log must not end the process."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -64,14 +64,14 @@ class _Unfailing:
 def _rendering(stream: TextIO) -> list[Processor]:
     if stream.isatty():
         return [
-            _harmless,
+            _escape_control_characters,
             structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
         ]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
 
 
-def _harmless(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Escape what could command the terminal, in a table's name for example; JSON does so by itself."""
+def _escape_control_characters(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Escape what could control the terminal, as in a table's name; JSON does so by itself."""
     return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
 
 

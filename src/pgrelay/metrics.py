@@ -17,14 +17,14 @@ from typing import Final, get_args
 
 from pgrelay.errors import End
 
-# From a commit acknowledged at once to one that waited out a broker's restart.
+# From a commit that is acknowledged at once to one that had to wait for a broker's restart.
 _LATENCY_BOUNDS_S: Final = (
     *(0.0005, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1),
     *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, math.inf),
 )
 
-# Each table has a series for every op that it sees. Beyond this many tables, the rest share one label.
-MOST_TABLES: Final = 500
+# Each table has a series for each of its ops. Beyond this many tables, the rest share one label.
+MAX_TABLES: Final = 500
 OTHER_TABLES: Final = "(other)"
 
 
@@ -48,10 +48,11 @@ class Lsns:
 class Metrics:
     """The relay's last known state. Safe to read from any thread while the relay updates it.
 
-    The relay sets and adds to single numbers itself: `transactions` are those acknowledged, `delivery_errors`
-    the records that Kafka refused for good. `spooled_bytes` of open transactions are on disk now;
-    `spooled_bytes_total` were ever written. `tables` counts records by `schema.table`, `records` by table and
-    op, `dead_letters` by table. `latency_sum_s` is the sum over all deliveries. `labels` describe the relay.
+    The relay updates plain numbers itself: `transactions` counts those acknowledged, `delivery_errors` the
+    records that Kafka refused for good. `spooled_bytes` of open transactions are on disk now;
+    `spooled_bytes_total` have been written so far. `tables` counts records by `schema.table`, `records` by
+    table and op, `dead_letters` by table. `latency_sum_s` is the sum over all deliveries. `labels` describe
+    the relay.
     `last_delivered_s`: when the last acknowledged transaction committed, in Unix seconds.
     """
 
@@ -62,7 +63,7 @@ class Metrics:
         self._spool: Path | None = None
         self._oldest_commit_s: float | None = None
         self.last_delivered_s: float | None = None
-        self._named: set[str] = set()
+        self._labelled: set[str] = set()
         self.labels: dict[str, str] = {}
         self.lsns = Lsns()
         self.slot_retained_wal = math.nan
@@ -103,12 +104,12 @@ class Metrics:
             return 0.0 if self.streaming else math.nan
         return max(0.0, self._clock() - oldest_s)
 
-    def describe(self, **labels: str) -> None:
+    def set_labels(self, **labels: str) -> None:
         """Set the labels of `pgrelay_info`: version, slot, prefix."""
         self.labels = labels
 
-    def watch(self, streaming: Callable[[], bool], spool: Path) -> None:
-        """Set what is looked up whenever metrics are read: `streaming`, and the disk under `spool`."""
+    def set_sources(self, streaming: Callable[[], bool], spool: Path) -> None:
+        """Set what is evaluated whenever metrics are read: `streaming`, and the disk under `spool`."""
         self._is_streaming = streaming
         self._spool = spool
 
@@ -127,27 +128,26 @@ class Metrics:
     def set_oldest_commit(self, unix_us: int | None) -> None:
         """Set the commit time (microseconds since 1970) of the oldest unacknowledged transaction, if any.
 
-        Of one that was not received yet it is the earliest that it can be.
-
-        The lag in seconds is computed from it whenever metrics are read, so it grows while the relay waits.
+        For one that has not been received yet, the earliest time that is possible. The lag in seconds is
+        computed from it whenever metrics are read, so it grows while the relay waits.
         """
         self._oldest_commit_s = None if unix_us is None else unix_us / 1_000_000
 
     def add_dead_letters(self, table: str, count: int) -> None:
         """Count records of a table, `schema.table`, that were set aside."""
-        self.dead_letters[self._shown(table)] += count
+        self.dead_letters[self._table_label(table)] += count
 
     def add_records(self, table: str, op: str, n: int) -> None:
         """Count n records given to the producer; `table` is `schema.table`, `op` the record's letter."""
-        table = self._shown(table)
+        table = self._table_label(table)
         self.tables[table] += n
         self.records[table, op] += n
 
-    def _shown(self, table: str) -> str:
+    def _table_label(self, table: str) -> str:
         """The label for a table: its own name, unless the limit was reached before it came."""
-        if table not in self._named and len(self._named) >= MOST_TABLES:
+        if table not in self._labelled and len(self._labelled) >= MAX_TABLES:
             return OTHER_TABLES
-        self._named.add(table)
+        self._labelled.add(table)
         return table
 
     def observe_delivery(self, commit_us: int) -> None:

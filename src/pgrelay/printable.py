@@ -1,8 +1,8 @@
-"""Text that others wrote, such as a table's name, as a terminal may show it."""
+"""Escapes text from outside, such as a table's name, so that it is safe to show in a terminal."""
 
 
 def printable(text: str) -> str:
-    """The text with an escape for each character that would break the line or command the terminal."""
+    """The text with an escape for each character that would break the line or control the terminal."""
     if text.isprintable():
         return text
     return "".join(

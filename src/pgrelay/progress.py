@@ -2,8 +2,8 @@
 
 Theory of operation. Transactions enter in commit order. Each counts its records and those that Kafka has
 acknowledged, in any order. A transaction is done when it has ended and the two counts are equal. The flush
-LSN is the end of the longest done prefix: one transaction that waits holds back everything behind it, which
-is what makes a crash harmless.
+LSN is the end of the longest done prefix: an unacknowledged transaction holds back everything behind it,
+which is what makes a crash harmless.
 
 Positions with nothing to deliver (a keepalive, a transaction put on disk) are queued in the same order. When
 nothing is outstanding, a keepalive's WAL end may be confirmed, because every commit before it has been sent.
@@ -19,7 +19,7 @@ from pgrelay.lsn import format_lsn
 
 # Some 30 MB. The producer's queue is full long before, unless only one partition acknowledges nothing: then
 # acknowledged transactions wait here behind unacknowledged ones.
-_MOST: Final = 200_000
+_MAX_ENTRIES: Final = 200_000
 
 
 class InFlight:
@@ -48,14 +48,14 @@ class Ledger:
     `ended_lsn` is the end of everything that has entered, acknowledged or not.
     """
 
-    def __init__(self, flush_lsn: int = 0, most: int = _MOST) -> None:
-        """`most`: the number of entries at which the ledger is full."""
+    def __init__(self, flush_lsn: int = 0, max_entries: int = _MAX_ENTRIES) -> None:
+        """`max_entries`: the number of entries at which the ledger is full."""
         self.flush_lsn = flush_lsn
         self.server_lsn = flush_lsn
         self.ended_lsn = flush_lsn
-        self._most = most
+        self._max_entries = max_entries
         self._queue: deque[InFlight] = deque()
-        self._entered = False  # a position, or a transaction
+        self._has_entered = False  # a position, or a transaction
         self._current: InFlight | None = None
 
     @property
@@ -66,7 +66,7 @@ class Ledger:
     @property
     def full(self) -> bool:
         """Nothing more should be read until Kafka acknowledges what is outstanding."""
-        return len(self._queue) >= self._most
+        return len(self._queue) >= self._max_entries
 
     @property
     def in_transaction(self) -> bool:
@@ -74,8 +74,8 @@ class Ledger:
         return self._current is not None
 
     @property
-    def waiting(self) -> bool:
-        """A transaction that has ended, or a position, waits to be confirmed."""
+    def has_unacknowledged(self) -> bool:
+        """A transaction that has ended, or a position, is not acknowledged yet."""
         return any(entry.end_lsn is not None for entry in self._queue)
 
     @property
@@ -84,15 +84,15 @@ class Ledger:
         return next((entry.commit_us for entry in self._queue if entry.commit_us is not None), None)
 
     @property
-    def standing(self) -> tuple[int, int] | None:
-        """The flush LSN, and the acknowledgements of the oldest entry so far; None if that lacks none."""
+    def oldest_progress(self) -> tuple[int, int] | None:
+        """The flush LSN and the oldest entry's acknowledgements so far; None if it lacks none."""
         oldest = self._queue[0] if self._queue else None
         if oldest is None or oldest.acknowledged == oldest.records:
             return None
         return self.flush_lsn, oldest.acknowledged
 
-    def seen(self, wal_end: int) -> None:
-        """The server named this position in its WAL."""
+    def note_wal_end(self, wal_end: int) -> None:
+        """The server has named this position in its WAL."""
         self.server_lsn = max(self.server_lsn, wal_end)
 
     def begin(self, commit_us: int) -> InFlight:
@@ -108,19 +108,19 @@ class Ledger:
         self._check(end_lsn)
         self._current.end_lsn = end_lsn
         self._current = None
-        self._entered = True
+        self._has_entered = True
         self.ended_lsn = max(self.ended_lsn, end_lsn)
 
-    def reached(self, lsn: int) -> InFlight | None:
+    def enter_position(self, lsn: int) -> InFlight | None:
         """Enter a position with nothing to deliver.
 
-        Ignored (None) while a transaction is coming in, or if it is no further than what has entered. So the
-        first one enters even where the stream began: Kafka may not have that position yet.
+        Ignored (None) while a transaction is coming in, or if it lies no further than what was entered. The
+        first one is entered even where the stream began: Kafka may not have that position yet.
         """
-        if self._current is not None or (self._entered and lsn <= self.ended_lsn):
+        if self._current is not None or (self._has_entered and lsn <= self.ended_lsn):
             return None
         self._check(lsn)
-        self._entered = True
+        self._has_entered = True
         self.ended_lsn = max(self.ended_lsn, lsn)
         tail = self._queue[-1] if self._queue else None
         if tail is not None and tail.commit_us is None:

@@ -1,4 +1,4 @@
-"""Stdin, stdout and stderr as whoever started us left them: closed, full, or a pipe that nobody reads.
+"""Copes with stdin, stdout and stderr in any state: closed, full, or a pipe that nobody reads.
 
 Stdout is for results, and a result that can't be written is an error. Stderr is for messages, and nothing
 fails because they can't be written.
@@ -14,8 +14,8 @@ from typing import TextIO
 from pgrelay.errors import PgrelayError
 
 
-def open_closed() -> None:
-    """Open /dev/null in place of closed streams; else the first socket or file would take their numbers."""
+def reopen_closed_streams() -> None:
+    """Open /dev/null in place of closed streams, or the first file or socket would get their descriptors."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -27,13 +27,13 @@ def open_closed() -> None:
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A locale without UTF-8 lacks some characters of table names, and those of drawn lines.
+        # A locale without UTF-8 lacks some characters of table names, and box-drawing characters.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def print_result(text: str) -> None:
     """Write a result to stdout. Raises PgrelayError if that fails, unless the reader has gone."""
-    with reader_may_go():
+    with tolerate_closed_pipe():
         try:
             print(text)
             sys.stdout.flush()
@@ -47,8 +47,8 @@ def print_result(text: str) -> None:
 
 
 @contextmanager
-def reader_may_go() -> Iterator[None]:
-    """Let a reader that has seen enough (`pgrelay schema | head`) close the pipe without a complaint."""
+def tolerate_closed_pipe() -> Iterator[None]:
+    """Let a reader that has seen enough (`pgrelay schema | head`) close the pipe without an error."""
     try:
         yield
         sys.stdout.flush()
@@ -62,8 +62,8 @@ def print_error(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def flush_or_drop() -> None:
-    """Flush both; drop what can't be written, because it would make the interpreter's exit fail."""
+def flush_or_discard() -> None:
+    """Flush stdout and stderr; discard what can't be written, or the interpreter would fail as it exits."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

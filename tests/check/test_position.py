@@ -20,7 +20,7 @@ async def test_a_check_cancelled_while_kafka_is_silent_closes_its_producer(
     """A run that is asked to stop cancels its check like this."""
     connecting, closed = asyncio.Event(), []
 
-    async def learn(self: KnownTopics) -> None:
+    async def load(self: KnownTopics) -> None:
         connecting.set()
         await asyncio.Event().wait()
 
@@ -30,7 +30,7 @@ async def test_a_check_cancelled_while_kafka_is_silent_closes_its_producer(
         closed.append(self)
         await close(self)
 
-    monkeypatch.setattr(KnownTopics, "learn", learn)
+    monkeypatch.setattr(KnownTopics, "load", load)
     monkeypatch.setattr(Sink, "close", closing)
     monkeypatch.setattr("pgrelay.check.position.Source", _Source)
     monkeypatch.setattr("pgrelay.check.position.Server", lambda *_: cast(Server, None))

@@ -88,7 +88,7 @@ def test_each_alert_uses_existing_metrics(alert: str) -> None:
 
 def test_promtool_accepts_what_the_relay_exposes() -> None:
     metrics = Metrics()
-    metrics.describe(version="1", slot="s", prefix="p")
+    metrics.set_labels(version="1", slot="s", prefix="p")
     metrics.add_records("public.orders", "c", 1)
     checked = promtool("check", "metrics", stdin=Exposition(metrics).render())
     assert (checked.returncode, checked.stdout) == (0, "")

@@ -11,10 +11,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgrelay.check.table_queries import planned
 from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
-from pgrelay.postgres.listed import entries
+from pgrelay.postgres.publication_entries import entries
 from pgrelay.postgres.publishable import create_publication
 from pgrelay.postgres.subtransactions import rolled_back
-from pgrelay.relay.tasks import cancelled
+from pgrelay.relay.tasks import cancel_and_wait
 from tests.integration.databases import Database
 from tests.integration.proxy import Proxy
 from tests.integration.servers import PostgresServer, on_all_versions
@@ -27,7 +27,7 @@ async def test_a_cancelled_query_that_waits_for_a_lock_ends_at_the_server(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A backend that waits for a lock does not notice that its client has gone."""
-    monkeypatch.setattr("pgrelay.postgres.catalog._SERVER_GIVES_UP", "500ms")
+    monkeypatch.setattr("pgrelay.postgres.catalog._STATEMENT_TIMEOUT", "500ms")
     database.execute("CREATE TABLE t (id int)")
     with database.connect() as other, other.transaction():
         other.execute("LOCK TABLE t")
@@ -63,7 +63,7 @@ async def test_a_slow_query_of_publications_does_not_end_the_session(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They would end each try, and the relay would never stream."""
-    monkeypatch.setattr("pgrelay.postgres.catalog._SERVER_GIVES_UP", "100ms")
+    monkeypatch.setattr("pgrelay.postgres.catalog._STATEMENT_TIMEOUT", "100ms")
     database.execute("CREATE TABLE t (id int); CREATE PUBLICATION p FOR ALL TABLES")
     async with Catalog(database.dsn) as catalog:
         if catalog.server_version < 160000:
@@ -93,7 +93,7 @@ async def test_cancelling_a_query_does_not_wait_for_a_silent_server(
             proxy.hold_requests()
             proxy.hold_replies()
             began = time.monotonic()
-            await cancelled(query)
+            await cancel_and_wait(query)
             assert time.monotonic() - began < AT_ONCE
 
 

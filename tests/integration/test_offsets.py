@@ -39,7 +39,7 @@ async def test_members_added_by_a_later_version_are_ignored(kafka: KafkaServer, 
     write(kafka, offsets, packed(OURS), packed({**POSITION, "lsn": 1}))
     write(kafka, offsets, key, packed({**POSITION, "shard": 3}))
     assert await offsets.read() == Position(256, timeline=1)
-    assert [record[1] for record in await offsets.forgetting()] == [packed(OURS), key]
+    assert [record[1] for record in await offsets.tombstones()] == [packed(OURS), key]
 
 
 async def test_a_position_never_goes_back(kafka: KafkaServer, offsets: Offsets) -> None:

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable
-from pgrelay.handover import Delivery, Untaken, hand_over
+from pgrelay.handover import Delivery, ProduceError, hand_over
 from pgrelay.kafka.closing import close_clients
 from pgrelay.kafka.offsets import Identity, Offsets, Position
 from pgrelay.kafka.reports import take_reports
@@ -78,7 +78,7 @@ async def spent_sink(kafka: KafkaServer, topic: str) -> TransactionalSink:
     def takes_no_record() -> bool:
         try:
             hand_over(sink._producer.produce, [record(topic)], 0, delivery.report)
-        except Untaken:
+        except ProduceError:
             return True
         return False
 

@@ -20,7 +20,7 @@ from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic, read_topic
 from tests.integration.waiting import eventually
 from tests.kafka.sinks import produce
-from tests.threads import without_collections
+from tests.threads import gc_disabled
 
 PATIENCE = 60.0  # seconds
 LINGERING = {"linger.ms": "60000"}  # longer than any test waits
@@ -30,14 +30,14 @@ async def test_answers_too_late_for_a_short_try_are_still_received(
     kafka_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise Kafka would be queried for ever, and reported as away."""
-    monkeypatch.setattr("pgrelay.kafka.tries._SHORTEST_S", 0.1)
+    monkeypatch.setattr("pgrelay.kafka.timeouts._SHORTEST_S", 0.1)
     config = SinkConfig(kafka={"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}"})
     offsets = Offsets(config, f"sink.{uuid.uuid4().hex}", Identity("7", "db", "s"))
     making, sink = Sink(config), Sink(config)
     try:
         await making.topics.require(offsets.topic, "offsets")
         kafka_proxy.latency = 0.06
-        await sink.topics.learn()
+        await sink.topics.load()
         assert await offsets.read() is None
         async with Cluster(config) as cluster:
             assert offsets.topic in (await cluster.overview()).topics
@@ -59,7 +59,7 @@ def test_few_records_are_sent_at_once_if_there_is_nothing_else_to_do(kafka: Kafk
         inflight = await produced(sink)
 
         def delivered() -> bool:
-            sink.hurry()
+            sink.flush_early()
             return inflight.acknowledged == 1
 
         await eventually(delivered, "the record's acknowledgement")
@@ -73,7 +73,7 @@ def test_a_configured_linger_is_kept(kafka: KafkaServer) -> None:
         sink = Sink(SinkConfig(kafka={"bootstrap.servers": kafka.bootstrap, **LINGERING}))
         inflight = await produced(sink)
         for _ in range(1000):  # as many milliseconds
-            sink.hurry()
+            sink.flush_early()
         sink.poll()
         assert inflight.acknowledged == 0
         await sink.close()
@@ -99,7 +99,7 @@ def test_records_that_a_hanging_broker_never_answered_are_freed(embedded_kafka: 
         del sink
         assert closed() is None
 
-    with without_collections():
+    with gc_disabled():
         asyncio.run(run())
 
 

@@ -13,9 +13,9 @@ from psycopg.conninfo import make_conninfo
 
 from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
-from pgrelay.postgres.history import History
 from pgrelay.postgres.source import Source
-from pgrelay.relay.setup import check_same
+from pgrelay.postgres.timeline_history import TimelineHistory
+from pgrelay.relay.setup import check_same_server
 from pgrelay.wire.replication import StreamOptions
 from tests.halting import halt
 from tests.integration.conftest import NewRelay
@@ -46,7 +46,7 @@ async def test_a_server_that_does_not_answer_a_command_is_given_up(
 ) -> None:
     """Otherwise a relay would wait for a hanging server for ever, and log nothing."""
     async with Source(database.dsn) as source:
-        monkeypatch.setattr("pgrelay.postgres.source._PATIENCE_S", 0.5)
+        monkeypatch.setattr("pgrelay.postgres.source._COMMAND_TIMEOUT_S", 0.5)
         halt(source.walsender_pid)
         try:
             with pytest.raises(SourceUnavailable, match=r"has not answered IDENTIFY_SYSTEM for 0\.5 s"):
@@ -109,17 +109,17 @@ async def test_a_dsn_that_leads_to_two_servers_is_detected(servers: Servers, dat
     """It names several hosts, and our two connections went to different ones."""
     async with Source(database.dsn) as source:
         async with Catalog(database.dsn) as catalog:
-            await check_same(catalog, source)
+            await check_same_server(catalog, source)
         async with Catalog(servers.postgres("16").dsn) as elsewhere:
             with pytest.raises(SourceUnavailable, match="leads to two servers"):
-                await check_same(elsewhere, source)
+                await check_same_server(elsewhere, source)
 
 
 async def test_timeline_1_has_no_history(database: Database) -> None:
     """An empty history, not a missing one: this may be an old primary whose promoted standby we have read."""
     async with Source(database.dsn) as source:
         system = await source.identify()
-        assert (system.timeline, system.history) == (1, History())
+        assert (system.timeline, system.history) == (1, TimelineHistory())
 
 
 async def test_a_connection_goes_on_after_a_refused_command(database: Database) -> None:

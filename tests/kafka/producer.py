@@ -20,7 +20,7 @@ OVERSIZED: Final = b"oversized"
 # An answer: the broker has taken a later record, and librdkafka concludes that it has this one too.
 PASSED_OVER: Final = KafkaError.NO_ERROR
 
-# Whoever waits less for reports, as a sink that hurries, gets none but those that have come.
+# Whoever waits less for reports, as a sink that flushes early, gets none but those that have come.
 _WAIT_S: Final = 0.01
 
 Report = Callable[[KafkaError | None, Message], None]
@@ -51,7 +51,9 @@ class FakeProducer:
         self._unreported = 0
         self._transaction: list[Message] | None = None
 
-    def clients(self, producing: dict[str, Any], asking: dict[str, Any]) -> tuple[Producer, AdminClient]:
+    def clients(
+        self, producer_options: dict[str, Any], admin_options: dict[str, Any]
+    ) -> tuple[Producer, AdminClient]:
         """A sink's `make_clients`. No topic is created, so nobody asks the admin client."""
         return cast(Producer, self), cast(AdminClient, None)
 

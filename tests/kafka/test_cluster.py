@@ -5,11 +5,11 @@ import weakref
 from pgrelay.config import SinkConfig
 from pgrelay.kafka.cluster import Cluster
 from tests.integration.waiting import eventually
-from tests.threads import librdkafka_threads, without_collections
+from tests.threads import gc_disabled, librdkafka_threads
 
 
 async def test_the_client_is_freed_after_its_block() -> None:
-    with without_collections():
+    with gc_disabled():
         before = librdkafka_threads()
         async with Cluster(SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})) as cluster:
             assert librdkafka_threads() - before

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable, RecordRefused, SetupError
-from pgrelay.kafka.delivery_errors import delivery_error, failed_checks
+from pgrelay.kafka.delivery_errors import delivery_error, failed_checks_error
 from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
@@ -53,9 +53,9 @@ def test_a_key_of_200_characters_is_shown_whole() -> None:
 def test_a_refused_logical_message_is_left_out_by_its_own_option() -> None:
     """A table may be called `message`, so its cure is told too."""
     message = "or set source.messages: false if it is a logical message, and else take the table out of "
-    for refused in delivery_error(TOO_LARGE, "app.message", 0), failed_checks("app.message", 0):
+    for refused in delivery_error(TOO_LARGE, "app.message", 0), failed_checks_error("app.message", 0):
         assert str(refused).endswith(f"; {message}the publication")
-    for refused in delivery_error(TOO_LARGE, "app.public.t", 0), failed_checks("app.public.t", 0):
+    for refused in delivery_error(TOO_LARGE, "app.public.t", 0), failed_checks_error("app.public.t", 0):
         assert str(refused).endswith("; or take the table out of the publication")
 
 
@@ -82,7 +82,7 @@ def test_a_record_with_a_refused_timestamp_waits_for_a_correct_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
         (
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -91,10 +91,10 @@ def test_a_record_with_a_refused_timestamp_waits_for_a_correct_clock() -> None:
         (KafkaError.SASL_AUTHENTICATION_FAILED, "us: .*; correct the credentials in sink.kafka: "),
     ],
 )
-def test_a_record_that_is_denied_tells_a_right_from_a_login(code: int, told: str) -> None:
+def test_a_record_that_is_denied_tells_a_right_from_a_login(code: int, expected: str) -> None:
     refused = delivery_error(KafkaError(code), "app.public.t", 0)
     assert isinstance(refused, SetupError)
-    assert re.match(f"Kafka refuses {told}", str(refused))
+    assert re.match(f"Kafka refuses {expected}", str(refused))
 
 
 LOST = "may have lost acknowledged records, for example by an unclean leader election; copy its tables"
@@ -123,16 +123,16 @@ def test_a_request_that_was_given_up_and_repeated_is_no_loss() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"), [("failed due to sequence desynchronization with broker 2", True), ("no", False)]
+    ("reason", "expected"), [("failed due to sequence desynchronization with broker 2", True), ("no", False)]
 )
 @pytest.mark.parametrize("exactly_once", [False, True])
 async def test_a_producer_that_failed_because_of_lost_records_reports_them(
-    reason: str, told: bool, exactly_once: bool
+    reason: str, expected: bool, exactly_once: bool
 ) -> None:
     config = SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
     offsets = Offsets(config, "app.offsets", Identity("7", "d", "s"))
     sink = TransactionalSink(config, offsets) if exactly_once else Sink(config)
-    assert (LOST in str(sink._failure_of(KafkaError(KafkaError._FATAL, reason)))) == told
+    assert (LOST in str(sink._call_error(KafkaError(KafkaError._FATAL, reason)))) == expected
     await sink.close()
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from pgrelay.check.kafka import unreachable
 from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable, SetupError
-from pgrelay.kafka.errors import denial, denied, uncreated, unreached
+from pgrelay.kafka.errors import creation_error, denied_error, is_denied, unreachable_error
 from pgrelay.kafka.sink import Sink
 from tests.answering import answering
 
@@ -32,7 +32,7 @@ NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token: "
     ],
 )
 def test_creating_a_topic_is_retried_while_the_cluster_has_no_leader(code: int) -> None:
-    assert type(uncreated("app.public.t", KafkaError(code))) is KafkaUnavailable
+    assert type(creation_error("app.public.t", KafkaError(code))) is KafkaUnavailable
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_creating_a_topic_is_retried_while_the_cluster_has_no_leader(code: int) 
     ],
 )
 def test_a_topic_whose_creation_can_not_succeed_is_a_setup_error(code: int) -> None:
-    refused = uncreated("app.public.t", KafkaError(code))
+    refused = creation_error("app.public.t", KafkaError(code))
     assert type(refused) is SetupError
     assert "; create it yourself, or correct pgrelay's rights" in str(refused)
 
@@ -71,11 +71,11 @@ def test_a_topic_whose_creation_can_not_succeed_is_a_setup_error(code: int) -> N
 )
 def test_a_server_that_does_not_answer_has_not_denied_access(text: str, refused: bool) -> None:
     """Although librdkafka has one code for both."""
-    assert denied(KafkaError(KafkaError._AUTHENTICATION, text)) == refused
+    assert is_denied(KafkaError(KafkaError._AUTHENTICATION, text)) == refused
 
 
 def test_the_cure_for_an_absent_token_server_is_to_start_it() -> None:
-    assert str(unreached(f"{NO_TOKEN}Could not resolve host: idp")) == (
+    assert str(unreachable_error(f"{NO_TOKEN}Could not resolve host: idp")) == (
         f"Kafka can't be reached: {NO_TOKEN}Could not resolve host: idp; start the server at "
         "sasl.oauthbearer.token.endpoint.url, or correct the sasl.oauthbearer.* options in sink.kafka"
     )
@@ -84,7 +84,7 @@ def test_the_cure_for_an_absent_token_server_is_to_start_it() -> None:
 def test_a_run_names_the_same_cure_as_a_check() -> None:
     complaint = KafkaError(KafkaError._RESOLVE, "k:9092/bootstrap: Failed to resolve 'k:9092'")
     finding = unreachable(complaint, KafkaError(KafkaError._TRANSPORT), "k:9092")
-    assert str(unreached(complaint.str())).endswith(f"; {finding.cure}")
+    assert str(unreachable_error(complaint.str())).endswith(f"; {finding.cure}")
     assert finding.cure.startswith("correct the host in")
 
 
@@ -127,8 +127,8 @@ async def test_a_broker_that_disconnects_during_authentication_is_waited_for(
     }
     sink = Sink(SinkConfig(kafka=kafka))
     with pytest.raises(KafkaUnavailable, match="handshake failed: Local: Broker transport failure"):
-        await sink.topics.learn()
-    assert not sink.failures.shut_out
+        await sink.topics.load()
+    assert not sink.failures.locked_out
     await sink.close()
 
 
@@ -142,13 +142,13 @@ async def test_a_broker_that_disconnects_during_authentication_is_waited_for(
     ],
 )
 def test_the_cure_for_another_protocols_listener_is_security_protocol(reason: str) -> None:
-    assert "; set security.protocol in sink.kafka to the listener's" in str(unreached(reason))
+    assert "; set security.protocol in sink.kafka to the listener's" in str(unreachable_error(reason))
 
 
 def test_for_a_listener_without_sasl_the_cure_names_no_password() -> None:
     reason = f"{UNSPOKEN} Broker: Request not valid in current SASL state: broker's supported mechanisms: "
-    assert denied(KafkaError(KafkaError._AUTHENTICATION, reason))
-    assert str(denial(reason)) == (
+    assert is_denied(KafkaError(KafkaError._AUTHENTICATION, reason))
+    assert str(denied_error(reason)) == (
         f"Kafka refuses us: {reason}; correct security.protocol in sink.kafka: that listener does not use "
         "SASL"
     )

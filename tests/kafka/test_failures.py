@@ -13,7 +13,7 @@ PURGED = KafkaError._PURGE_QUEUE
 
 
 def refuse(failures: Failures, code: int, key: bytes | None = b"k", topic: str = "app.t") -> None:
-    failures.refused(KafkaError(code), Message(topic=topic, partition=0, key=key), 1)
+    failures.on_refused(KafkaError(code), Message(topic=topic, partition=0, key=key), 1)
 
 
 @pytest.fixture
@@ -65,11 +65,11 @@ def test_what_is_known_already_is_not_raised_again(failures: Failures) -> None:
 
 
 def test_the_first_reason_counts_and_every_refusal_is_counted(failures: Failures) -> None:
-    failures.complain(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    failures.on_error(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     first = failures.reason
     with failures.taking_reports():
         refuse(failures, REFUSED)
-    failures.complain(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED))
+    failures.on_error(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED))
     assert isinstance(first, SetupError)
     assert failures.reason is first
     assert failures.take_count() == 3
@@ -77,13 +77,13 @@ def test_the_first_reason_counts_and_every_refusal_is_counted(failures: Failures
 
 def test_a_refused_record_says_more_than_a_spent_transaction(failures: Failures) -> None:
     """It names its topic."""
-    failures.spent_by = RecordRefused("a Kafka transaction failed")
+    failures.transaction_error = RecordRefused("a Kafka transaction failed")
     assert failures.failed
-    assert raised(failures) is failures.spent_by
+    assert raised(failures) is failures.transaction_error
     with failures.taking_reports():
         refuse(failures, REFUSED)
     assert raised(failures) is failures.reason
-    assert raised(failures, known=failures.reason) is failures.spent_by
+    assert raised(failures, known=failures.reason) is failures.transaction_error
 
 
 def test_a_dropped_record_is_only_a_symptom_and_none_is_counted(failures: Failures) -> None:
@@ -101,14 +101,14 @@ def test_a_dropped_record_is_only_a_symptom_and_none_is_counted(failures: Failur
 def test_a_record_of_which_only_a_later_one_is_acknowledged_may_be_missing(failures: Failures) -> None:
     """librdkafka calls it delivered."""
     with failures.taking_reports():
-        failures.refused(None, Message(topic="app.t", partition=0, key=b"k"), 1)
+        failures.on_refused(None, Message(topic="app.t", partition=0, key=b"k"), 1)
     assert failures.take_count() == 0, "it is not refused for good"
     with pytest.raises(KafkaUnavailable, match=r"^topic app\.t: .* may lack earlier ones.*is sent again$"):
         failures.raise_unless(None)
 
 
 @pytest.mark.parametrize(
-    ("error", "shut_out"),
+    ("error", "locked_out"),
     [
         (KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED), True),
         (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), False),
@@ -117,17 +117,17 @@ def test_a_record_of_which_only_a_later_one_is_acknowledged_may_be_missing(failu
     ids=["a credential", "a right", "their certificate"],
 )
 def test_wrong_credentials_and_certificates_shut_us_out_not_a_missing_right(
-    failures: Failures, error: KafkaError, shut_out: bool
+    failures: Failures, error: KafkaError, locked_out: bool
 ) -> None:
-    failures.complain(error)
-    assert failures.shut_out == shut_out
+    failures.on_error(error)
+    assert failures.locked_out == locked_out
     assert isinstance(raised(failures), SetupError)
     assert failures.problem is None
 
 
 @pytest.mark.parametrize("more", ["", ", 30 identical error(s) suppressed"])
 def test_complaints_that_differ_only_in_details_are_the_same(failures: Failures, more: str) -> None:
-    failures.complain(
+    failures.on_error(
         KafkaError(KafkaError._TRANSPORT, f"b:9092/3: refused (after 3ms in state CONNECT{more})")
     )
     assert failures.problem == "b:9092/3: refused"
@@ -137,16 +137,16 @@ def test_complaints_that_differ_only_in_details_are_the_same(failures: Failures,
 def test_that_all_brokers_are_down_hides_no_problem_of_one(failures: Failures) -> None:
     """librdkafka says it after each, and not why."""
     down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
-    failures.complain(down)
+    failures.on_error(down)
     assert failures.problem == "1/1 brokers are down"
-    failures.complain(KafkaError(KafkaError._TRANSPORT, "b:9092/3: refused"))
-    failures.complain(down)
+    failures.on_error(KafkaError(KafkaError._TRANSPORT, "b:9092/3: refused"))
+    failures.on_error(down)
     assert failures.problem == "b:9092/3: refused"
 
 
 def test_a_complaint_shows_no_secret() -> None:
     failures = Failures({"sasl.oauthbearer.config": "hunter2"})
-    failures.complain(KafkaError(KafkaError._TRANSPORT, "b:9092/3: hunter2 is not understood"))
+    failures.on_error(KafkaError(KafkaError._TRANSPORT, "b:9092/3: hunter2 is not understood"))
     assert failures.problem is not None
     assert "hunter2" not in failures.problem
 
@@ -161,6 +161,6 @@ def test_a_sink_says_which_reports_do_not_give_the_reason() -> None:
 
 def test_the_longest_delay_by_a_quota_is_told_once(failures: Failures) -> None:
     for delay_s in (0.4, 4.6, 1.0):
-        failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, delay_s))
+        failures.on_throttle(ThrottleEvent("127.0.0.1:9092/1", 1, delay_s))
     assert failures.take_throttled_s() == 4.6
     assert failures.take_throttled_s() == 0

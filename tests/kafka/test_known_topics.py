@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import BY_KEY, EVERY, Record
 from pgrelay.errors import SetupError
-from pgrelay.kafka.known_topics import Ask, KnownTopics
+from pgrelay.kafka.known_topics import FetchMetadata, KnownTopics
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -32,18 +32,18 @@ class Cluster:
         self.tried: list[list[str]] = []
         self._errors = errors or {}
         # How often leaders do not answer yet, and by what.
-        self.unled: list[int] = []
+        self.leader_errors: list[int] = []
         self.ends_asked: list[list[tuple[str, int]]] = []
 
     async def ask(self, only: str | None) -> SimpleNamespace:
         self.asked.append(only)
-        told = {name: count for name, count in self.topics.items() if only in (None, name)}
+        counts = {name: count for name, count in self.topics.items() if only in (None, name)}
         part = SimpleNamespace(replicas=self.replicas)
         return SimpleNamespace(
             brokers={1: "b:9092"},
             topics={
                 name: SimpleNamespace(partitions=dict.fromkeys(range(count), part))
-                for name, count in told.items()
+                for name, count in counts.items()
             },
         )
 
@@ -67,8 +67,8 @@ class Cluster:
 
     def _led(self) -> "Future[None]":
         led: Future[None] = Future()
-        if self.unled:
-            led.set_exception(KafkaException(KafkaError(self.unled.pop(0))))
+        if self.leader_errors:
+            led.set_exception(KafkaException(KafkaError(self.leader_errors.pop(0))))
         else:
             led.set_result(None)
         return led
@@ -85,7 +85,7 @@ class Cluster:
 
 def known(cluster: Cluster, *, create: bool = True, replicas: int = 1) -> KnownTopics:
     config = SinkConfig(kafka=KAFKA, create_topics=create, partitions=2, replication_factor=replicas)
-    return KnownTopics(config, cast(AdminClient, cluster), cast(Ask, cluster.ask))
+    return KnownTopics(config, cast(AdminClient, cluster), cast(FetchMetadata, cluster.ask))
 
 
 def spread(topics: KnownTopics, topic: str) -> list[int]:
@@ -98,7 +98,7 @@ def test_the_cluster_is_asked_once() -> None:
     cluster = Cluster(a=1)
     topics = known(cluster)
     for _ in range(2):
-        asyncio.run(topics.learn())
+        asyncio.run(topics.load())
     assert "a" in topics
     assert "b" not in topics
     assert cluster.asked == [None]
@@ -107,7 +107,7 @@ def test_the_cluster_is_asked_once() -> None:
 def test_only_missing_topics_are_created() -> None:
     cluster = Cluster(a=3)
     topics = known(cluster)
-    asyncio.run(topics.learn())
+    asyncio.run(topics.load())
     asyncio.run(topics.require_all(["c", "a", "b", "c"]))
     assert cluster.tried == [["b", "c"]]
     assert (spread(topics, "a"), spread(topics, "b")) == ([0, 1, 2], [0, 1])
@@ -117,7 +117,7 @@ def test_new_partitions_are_waited_for_until_their_leaders_answer(monkeypatch: p
     """What is produced before that can be lost, although it is acknowledged."""
     monkeypatch.setattr("pgrelay.kafka.known_topics._LEADER_RETRY_S", 0)
     cluster = Cluster()
-    cluster.unled = [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION]
+    cluster.leader_errors = [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION]
     topics = known(cluster)
     asyncio.run(topics.require_all(["a", "b"]))
     assert cluster.ends_asked[0] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
@@ -130,7 +130,7 @@ def test_leaders_that_do_not_come_are_not_waited_for_long(monkeypatch: pytest.Mo
     monkeypatch.setattr("pgrelay.kafka.known_topics._LEADER_RETRY_S", 0)
     monkeypatch.setattr("pgrelay.kafka.known_topics._LEADER_TIMEOUT_S", 0.2)
     cluster = Cluster()
-    cluster.unled = [KafkaError.LEADER_NOT_AVAILABLE] * 1_000_000
+    cluster.leader_errors = [KafkaError.LEADER_NOT_AVAILABLE] * 1_000_000
     topics = known(cluster)
     asyncio.run(topics.require("a"))
     assert "a" in topics
@@ -138,7 +138,7 @@ def test_leaders_that_do_not_come_are_not_waited_for_long(monkeypatch: pytest.Mo
 
 def test_leaders_that_we_may_not_ask_are_not_waited_for() -> None:
     cluster = Cluster()
-    cluster.unled = [KafkaError.TOPIC_AUTHORIZATION_FAILED] * 2
+    cluster.leader_errors = [KafkaError.TOPIC_AUTHORIZATION_FAILED] * 2
     asyncio.run(known(cluster).require("a"))
     assert len(cluster.ends_asked) == 1
 
@@ -206,21 +206,21 @@ def test_with_create_topics_off_none_is_created() -> None:
 def test_added_partitions_are_counted_when_asked() -> None:
     cluster = Cluster(a=1)
     topics = known(cluster)
-    asyncio.run(topics.learn())
+    asyncio.run(topics.load())
     cluster.topics["a"] = 2
     assert spread(topics, "a") == [0]
-    asyncio.run(topics.recount(["a"]))
+    asyncio.run(topics.refresh_partitions(["a"]))
     assert spread(topics, "a") == [0, 1]
     # This is how librdkafka reports a topic that it can't look up now.
     cluster.topics["a"] = 0
-    asyncio.run(topics.recount(["a"]))
+    asyncio.run(topics.refresh_partitions(["a"]))
     assert spread(topics, "a") == [0, 1]
 
 
 def test_a_topic_without_partitions_that_the_broker_tells_still_gets_the_record() -> None:
     """A record that is written nowhere would count as delivered."""
     topics = known(Cluster(a=0))
-    asyncio.run(topics.learn())
+    asyncio.run(topics.load())
     assert spread(topics, "a") == [0]
 
 

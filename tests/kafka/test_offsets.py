@@ -64,9 +64,9 @@ class NewLeader:
         return 0, 3
 
     def poll(self, _: float) -> Told:
-        told = self._read.pop(0)
-        self._readable = max(self._readable, told.offset())
-        return told
+        message = self._read.pop(0)
+        self._readable = max(self._readable, message.offset())
+        return message
 
 
 @pytest.mark.parametrize("refuses", [[], [KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.LEADER_NOT_AVAILABLE]])

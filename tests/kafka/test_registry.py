@@ -151,7 +151,7 @@ async def test_credentials_are_passed_on(answers: Answers) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "told"),
+    ("status", "body", "message"),
     [
         (409, error(409, "READER_FIELD_MISSING at /fields/3"), "compatibility"),
         (422, error(42201, "no schema"), "please report it"),
@@ -163,7 +163,7 @@ async def test_credentials_are_passed_on(answers: Answers) -> None:
     ],
 )
 async def test_a_refused_schema_stops_the_relay_naming_table_reason_and_cure(
-    answers: Answers, status: int, body: str, told: str
+    answers: Answers, status: int, body: str, message: str
 ) -> None:
     answers.trouble = status, body
     registry = answers.registry()
@@ -171,7 +171,7 @@ async def test_a_refused_schema_stops_the_relay_naming_table_reason_and_cure(
         await registry.register(ORDERS)
     await registry.close()
     assert "app.public.orders-key" in str(refused.value)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     if status in (409, 422):
         assert "public.orders: " in str(refused.value)
         assert json.loads(body)["message"] in str(refused.value)
@@ -224,23 +224,24 @@ async def test_the_loop_turns_while_the_registry_is_silent(answers: Answers) -> 
     await registry.close()
 
 
-async def told_by_all(registry: Registry, kind: type[PgrelayError]) -> list[str]:
+async def messages_of_all_calls(registry: Registry, kind: type[PgrelayError]) -> list[str]:
     """The errors that each kind of request to the registry raises."""
-    told = []
-    for ask in (registry.connect(), registry.register(ORDERS), registry.refusing(["t"], "debezium")):
+    messages = []
+    calls = registry.connect(), registry.register(ORDERS), registry.incompatible_subjects(["t"], "debezium")
+    for call in calls:
         with pytest.raises(kind) as raised:
-            await ask
+            await call
         assert type(raised.value) is kind
-        told.append(str(raised.value))
+        messages.append(str(raised.value))
     await registry.close()
-    return told
+    return messages
 
 
 async def test_an_absent_token_server_is_retried(answers: Answers) -> None:
     registry = answers.registry(**TOKENS, bearer_auth_issuer_endpoint_url="http://127.0.0.1:9/token")
-    for told in await told_by_all(registry, RegistryUnavailable):
-        assert told.startswith(f"no token for schema registry {answers.url}: ")
-        assert "; start the token endpoint" in told
+    for message in await messages_of_all_calls(registry, RegistryUnavailable):
+        assert message.startswith(f"no token for schema registry {answers.url}: ")
+        assert "; start the token endpoint" in message
     assert answers.asked == []
 
 
@@ -260,10 +261,10 @@ async def test_a_token_server_that_refuses_us_stops_the_relay(
 ) -> None:
     answers.trouble = status, body
     registry = answers.registry(**TOKENS, bearer_auth_issuer_endpoint_url=f"{answers.url}/token")
-    for told in await told_by_all(registry, kind):
-        assert "bearer.auth." in told
-        assert "told-1" not in told
-        assert "\n" not in told
+    for message in await messages_of_all_calls(registry, kind):
+        assert "bearer.auth." in message
+        assert "told-1" not in message
+        assert "\n" not in message
     assert {path for _, path, _ in answers.asked} == {"/token"}
 
 
@@ -295,9 +296,13 @@ async def test_a_registry_with_an_untrusted_certificate_stops_the_relay(
     answers.encrypt(Authority(tmp_path))
     trusted = tmp_path / "authority.pem" if issuer == "authority" else Authority(tmp_path, issuer).file
     url = answers.url.replace("127.0.0.1", host)
-    for told in await told_by_all(answers.registry(url=url, ssl_ca_location=str(trusted)), SetupError):
-        assert told.startswith(f"schema registry {url}: its certificate is not trusted: [SSL: CERTIFICATE_")
-        assert told.endswith("; correct ssl.ca.location, or the host in url, in records.schema_registry")
+    for message in await messages_of_all_calls(
+        answers.registry(url=url, ssl_ca_location=str(trusted)), SetupError
+    ):
+        assert message.startswith(
+            f"schema registry {url}: its certificate is not trusted: [SSL: CERTIFICATE_"
+        )
+        assert message.endswith("; correct ssl.ca.location, or the host in url, in records.schema_registry")
 
 
 async def test_a_registry_that_requires_our_certificate_is_retried(answers: Answers, tmp_path: Path) -> None:
@@ -305,8 +310,8 @@ async def test_a_registry_that_requires_our_certificate_is_retried(answers: Answ
     authority = Authority(tmp_path)
     answers.encrypt(authority, clients=True)
     registry = answers.registry(ssl_ca_location=str(authority.file))
-    for told in await told_by_all(registry, RegistryUnavailable):
-        assert "certificate required" in told
+    for message in await messages_of_all_calls(registry, RegistryUnavailable):
+        assert "certificate required" in message
 
 
 async def test_a_token_server_with_an_untrusted_certificate_stops_the_relay(
@@ -318,9 +323,11 @@ async def test_a_token_server_with_an_untrusted_certificate_stops_the_relay(
         | {name.replace("_", "."): value for name, value in TOKENS.items()}
         | {"bearer.auth.issuer.endpoint.url": f"{answers.url}/token"}
     )
-    for told in await told_by_all(registry, SetupError):
-        assert told.startswith("no token for schema registry http://127.0.0.1:9: [SSL: CERTIFICATE_VERIFY_")
-        assert told.endswith("; set SSL_CERT_FILE in the environment to its authority's file")
+    for message in await messages_of_all_calls(registry, SetupError):
+        assert message.startswith(
+            "no token for schema registry http://127.0.0.1:9: [SSL: CERTIFICATE_VERIFY_"
+        )
+        assert message.endswith("; set SSL_CERT_FILE in the environment to its authority's file")
 
 
 @pytest.mark.parametrize(
@@ -340,16 +347,16 @@ async def test_what_a_registry_says_is_one_line_without_our_secrets(answers: Ans
     quoted = "denied for Basic bWU6aHVudGVyMg==,\n\x1b]0;or me:hunter2"
     answers.trouble = 403, json.dumps({"error_code": 40301, "message": quoted})
     registry = answers.registry(**options)
-    with pytest.raises(SetupError, match="denies access") as told:
+    with pytest.raises(SetupError, match="denies access") as message:
         await registry.register(ORDERS)
     await registry.close()
-    assert r": denied for Basic ***, \x1b]0;or ***; correct" in str(told.value)
+    assert r": denied for Basic ***, \x1b]0;or ***; correct" in str(message.value)
 
 
 async def test_an_html_page_is_not_a_registry(answers: Answers) -> None:
     answers.trouble = 200, "<html>"
-    for told in await told_by_all(answers.registry(), RegistryUnavailable):
-        assert told.startswith(f"schema registry {answers.url}: what answers is not a schema registry")
+    for message in await messages_of_all_calls(answers.registry(), RegistryUnavailable):
+        assert message.startswith(f"schema registry {answers.url}: what answers is not a schema registry")
 
 
 def test_a_proxy_that_the_client_can_not_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +374,7 @@ def test_a_number_option_that_is_negative_or_not_finite_is_refused(name: str, nu
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"url": "http://r", "user": "me"}, "Unrecognized properties: user"),
         ({"url": "r:8081"}, "Invalid url"),
@@ -379,10 +386,10 @@ def test_a_number_option_that_is_negative_or_not_finite_is_refused(name: str, nu
         ),
     ],
 )
-def test_invalid_options_are_refused(options: dict[str, str], told: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(SetupError, match=r"records\.schema_registry: ") as refused:
         Registry(options)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

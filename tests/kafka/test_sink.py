@@ -18,7 +18,7 @@ from tests.clock import Clock
 from tests.integration.waiting import eventually
 from tests.kafka.producer import FakeProducer
 from tests.kafka.sinks import NOBODY, produce, record, sink_of, transactional_sink
-from tests.threads import librdkafka_threads, without_collections
+from tests.threads import gc_disabled, librdkafka_threads
 
 TOO_LARGE = 1_000_001  # bytes
 
@@ -43,7 +43,7 @@ class Records(list[Record]):
 
 def test_records_refused_for_lack_of_room_are_not_kept_alive() -> None:
     sink = Sink(SinkConfig(kafka={**NOBODY, "queue.buffering.max.messages": "1"}))
-    with without_collections():
+    with gc_disabled():
         records = Records([("t", b"k", b"v", None, BY_KEY)] * 2)
         delivery = sink.delivery(InFlight(None, 1), 1)
         assert sink.produce(records, 0, delivery) == 1
@@ -56,26 +56,26 @@ def test_records_refused_for_lack_of_room_are_not_kept_alive() -> None:
 
 def test_after_a_hurry_the_next_waits_for_an_acknowledgement(sink: Sink) -> None:
     produce(sink)
-    assert sink.hurry()
+    assert sink.flush_early()
     produce(sink)
-    assert not sink.hurry()
+    assert not sink.flush_early()
 
 
 def test_after_a_while_a_hurry_does_not_wait_any_more(sink: Sink, clock: Clock) -> None:
     produce(sink)
-    assert sink.hurry()
+    assert sink.flush_early()
     produce(sink)
     clock.now += 0.009
-    assert not sink.hurry()
+    assert not sink.flush_early()
     clock.now += 0.002
-    assert sink.hurry()
+    assert sink.flush_early()
 
 
 @pytest.mark.parametrize("option", ["linger.ms", "queue.buffering.max.ms"])
 def test_a_configured_linger_is_kept(option: str, clock: Clock) -> None:
     sink = Sink(SinkConfig(kafka={**NOBODY, option: "5"}))
     produce(sink)
-    assert not sink.hurry()
+    assert not sink.flush_early()
     asyncio.run(sink.close())
 
 
@@ -90,7 +90,7 @@ SPEAKS_OAUTH = {
 async def test_a_client_error_does_not_show_a_secret() -> None:
     sink = Sink(SinkConfig(kafka={**NOBODY, **SPEAKS_OAUTH}))
     with pytest.raises(SetupError, match=r"Unrecognized sasl\.oauthbearer\.config") as caught:
-        await sink.topics.learn()
+        await sink.topics.load()
     await sink.close()
     assert "hunter2" not in str(caught.value)
 
@@ -123,7 +123,7 @@ async def test_absent_brokers_are_waited_for_and_the_cure_named(
 ) -> None:
     monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
     with pytest.raises(KafkaUnavailable, match="; start the brokers, or correct bootstrap"):
-        await sink.topics.learn()
+        await sink.topics.load()
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ async def test_a_broker_that_is_down_hurries_nothing_while_there_are_others(
         return answer(only, timeout_s)
 
     monkeypatch.setattr(kafka, "list_topics", list_topics)
-    sink.failures.complain(KafkaError(code, "b:9092/1: refused"))
+    sink.failures.on_error(KafkaError(code, "b:9092/1: refused"))
     with contextlib.nullcontext() if waits else pytest.raises(KafkaUnavailable, match="b:9092/1: refused"):
-        await sink.topics.learn()
+        await sink.topics.load()
 
 
 async def test_the_error_for_a_record_that_can_not_be_published_names_its_topic(sink: Sink) -> None:
@@ -182,7 +182,7 @@ def test_record_size_equals_the_producers_limit_to_the_byte(key: bytes | None, h
 
 @pytest.mark.parametrize("make", [lambda: Sink(SinkConfig(kafka=NOBODY)), lambda: transactional_sink()])
 async def test_a_closed_sink_is_freed(make: Callable[[], Sink]) -> None:
-    with without_collections():
+    with gc_disabled():
         before = librdkafka_threads()
         sink = make()
         assert librdkafka_threads() - before
@@ -195,19 +195,19 @@ async def test_a_closed_sink_is_freed(make: Callable[[], Sink]) -> None:
 
 
 async def poll_after_a_refusal(sink: Sink) -> None:
-    sink.failures.refused(KafkaError(KafkaError._TIMED_OUT), Message(topic="app.t"), 1)
+    sink.failures.on_refused(KafkaError(KafkaError._TIMED_OUT), Message(topic="app.t"), 1)
     await asyncio.to_thread(sink.poll)
 
 
 async def poll_after_a_purge(sink: Sink) -> None:
-    sink.failures.refused(KafkaError(KafkaError._PURGE_QUEUE), Message(topic="app.t"), 1)
+    sink.failures.on_refused(KafkaError(KafkaError._PURGE_QUEUE), Message(topic="app.t"), 1)
     sink.poll()
 
 
 @pytest.mark.parametrize(
     ("make", "fail"),
     [
-        (lambda: Sink(SinkConfig(kafka=NOBODY)), lambda sink: sink.topics.learn()),
+        (lambda: Sink(SinkConfig(kafka=NOBODY)), lambda sink: sink.topics.load()),
         (lambda: Sink(SinkConfig(kafka=NOBODY)), poll_after_a_refusal),
         (lambda: transactional_sink(), poll_after_a_purge),
     ],
@@ -220,7 +220,7 @@ async def test_a_closed_sink_is_freed_while_its_error_lives(
 ) -> None:
     """The error lives on in the session's task, until the next session replaces it."""
     monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
-    with without_collections():
+    with gc_disabled():
         before = librdkafka_threads()
         sink = make()
         closed = weakref.ref(sink)
@@ -255,7 +255,7 @@ async def test_reports_after_a_refusal_are_processed_once_it_was_raised() -> Non
 def test_an_acknowledgement_ends_the_problem() -> None:
     kafka = FakeProducer()
     sink = sink_of(kafka)
-    sink.failures.complain(KafkaError(KafkaError._TRANSPORT))
+    sink.failures.on_error(KafkaError(KafkaError._TRANSPORT))
     produce(sink)
     assert not sink.take_acknowledged()
     assert sink.failures.problem is not None

@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import EVERY
-from pgrelay.kafka.known_topics import Ask, KnownTopics
+from pgrelay.kafka.known_topics import FetchMetadata, KnownTopics
 
 CONFIG = SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
 
@@ -21,7 +21,7 @@ class Others:
     def __init__(self, *known: dict[str, SimpleNamespace]) -> None:
         self.asked = 0
         self._known = iter(known)
-        self.topics = KnownTopics(CONFIG, cast(AdminClient, self), cast(Ask, self._tell))
+        self.topics = KnownTopics(CONFIG, cast(AdminClient, self), cast(FetchMetadata, self._tell))
 
     def create_topics(self, wanted: list[NewTopic], **_: object) -> dict[str, Future[None]]:
         self.asked += 1
@@ -52,7 +52,7 @@ async def test_a_topic_made_by_others_is_awaited_until_the_asked_broker_knows_it
     """Otherwise it would seem missing: no position would be kept, and a truncate's partitions be unknown."""
     others = Others({}, unknown(KafkaError.UNKNOWN_TOPIC_OR_PART), KNOWN)
     await others.topics.require("t")
-    assert ("t" in others.topics, others.topics.made, others.asked) == (True, set(), 2)
+    assert ("t" in others.topics, others.topics.created, others.asked) == (True, set(), 2)
 
 
 async def test_a_topic_that_we_may_not_see_is_not_waited_for() -> None:
@@ -64,5 +64,5 @@ async def test_a_topic_that_we_may_not_see_is_not_waited_for() -> None:
 
 async def test_a_truncate_of_a_topic_that_we_may_not_see_goes_to_the_producer() -> None:
     topics = Others({"t": SimpleNamespace(partitions={}, error=None)}).topics
-    await topics.recount({"t"})
+    await topics.refresh_partitions({"t"})
     assert topics.to_every_partition([("t", None, b"v", None, EVERY)]) == [("t", None, b"v", None, 0)]

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
-from pgrelay.kafka.topics import TopicOf, create, lasting, new_topic, plainer
+from pgrelay.kafka.topics import TopicKind, create, keeps_history, new_topic, without_segment_options
 
 CONFIG = SinkConfig(
     kafka={"bootstrap.servers": "b"}, partitions=6, replication_factor=3, topic_config={"retention.ms": "1"}
@@ -19,24 +19,24 @@ CONFIG = SinkConfig(
 def test_a_topic_of_rows_is_created_as_configured() -> None:
     made = new_topic("t", "rows", CONFIG)
     assert (made.num_partitions, made.replication_factor, made.config) == (6, 3, {"retention.ms": "1"})
-    assert not lasting("rows")
+    assert not keeps_history("rows")
 
 
 @pytest.mark.parametrize("of", ["transactions", "messages"])
-def test_a_topic_whose_records_share_keys_is_not_compacted(of: TopicOf) -> None:
+def test_a_topic_whose_records_share_keys_is_not_compacted(of: TopicKind) -> None:
     compacted = {"cleanup.policy": "compact", "retention.ms": "1"}
     made = new_topic("t", of, CONFIG.model_copy(update={"topic_config": compacted}))
     assert (made.num_partitions, made.replication_factor) == (6, 3)
     assert made.config == {"cleanup.policy": "delete", "retention.ms": "1"}
-    assert not lasting(of)
+    assert not keeps_history(of)
 
 
 @pytest.mark.parametrize("of", ["schemas", "dead letters"])
-def test_schemas_and_dead_letters_are_kept_for_ever_in_one_partition(of: TopicOf) -> None:
+def test_schemas_and_dead_letters_are_kept_for_ever_in_one_partition(of: TopicKind) -> None:
     made = new_topic("t", of, CONFIG)
     assert (made.num_partitions, made.replication_factor) == (1, 3)
     assert made.config == {"cleanup.policy": "delete", "retention.ms": "-1"}
-    assert lasting(of)
+    assert keeps_history(of)
 
 
 def test_the_offsets_topic_is_compacted() -> None:
@@ -44,28 +44,28 @@ def test_the_offsets_topic_is_compacted() -> None:
     assert made.num_partitions == 1
     assert made.config is not None
     assert made.config["cleanup.policy"] == "compact"
-    assert lasting("offsets")
+    assert keeps_history("offsets")
 
 
 @pytest.mark.parametrize("code", [KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG])
 def test_a_cluster_that_refuses_small_segments_is_asked_without(code: int) -> None:
     """Confluent Cloud takes none below 50 MB."""
     new = new_topic("t", "offsets", CONFIG)
-    plain = plainer(new, KafkaError(code))
+    plain = without_segment_options(new, KafkaError(code))
     assert plain is not None
     assert (plain.topic, plain.num_partitions, plain.replication_factor) == ("t", 1, 3)
     assert plain.config == {"cleanup.policy": "compact"}
-    assert plainer(plain, KafkaError(code)) is None
+    assert without_segment_options(plain, KafkaError(code)) is None
 
 
 def test_no_other_refusal_and_no_other_topic_leads_to_a_plainer_one() -> None:
     offsets, rows = new_topic("t", "offsets", CONFIG), new_topic("t", "rows", CONFIG)
-    assert plainer(offsets, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)) is None
-    assert plainer(rows, KafkaError(KafkaError.POLICY_VIOLATION)) is None
+    assert without_segment_options(offsets, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)) is None
+    assert without_segment_options(rows, KafkaError(KafkaError.POLICY_VIOLATION)) is None
 
 
 @pytest.mark.parametrize("of", ["schemas", "dead letters", "offsets"])
-def test_safety_options_apply_to_our_own_topics_too(of: TopicOf) -> None:
+def test_safety_options_apply_to_our_own_topics_too(of: TopicKind) -> None:
     safe = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
     config = CONFIG.model_copy(update={"topic_config": {**safe, "retention.ms": "1"}})
     plain, made = new_topic("t", of, CONFIG).config, new_topic("t", of, config).config

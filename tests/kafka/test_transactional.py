@@ -24,7 +24,7 @@ async def test_a_position_that_no_transaction_accepts_is_retried(
 ) -> None:
     sink = transactional_sink()
     # For librdkafka no transaction has begun, the same as after a failure.
-    monkeypatch.setattr(sink, "_begun_s", time.monotonic())
+    monkeypatch.setattr(sink, "_began_at", time.monotonic())
     with pytest.raises(KafkaUnavailable, match=r"^topic app\.offsets: "):
         await sink.commit(Position(1))
 
@@ -70,7 +70,7 @@ async def test_a_commit_is_not_repeated_once_kafka_refuses_us() -> None:
     producer = FakeProducer()
     producer.commits.clear()
     sink = transactions_of(producer)
-    sink.failures.complain(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+    sink.failures.on_error(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
     with pytest.raises(SetupError, match=r"^Kafka refuses us: wrong password; correct the credentials"):
         async with asyncio.timeout(60):
             await sink.commit(Position(1))
@@ -160,7 +160,7 @@ async def serve(sink: TransactionalSink) -> None:
     """Everything that takes in reports."""
     pending = iter([True, False])
     sink.poll()
-    sink.hurry()
+    sink.flush_early()
     await sink.drain(lambda: next(pending), 10)
 
 

@@ -51,7 +51,7 @@ async def test_a_connection_string_that_never_works_is_a_setup_error(parameters:
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "expected"),
     [
         ({"PGPORT": "abc"}, '"abc"'),
         ({"PGSSLMODE": "bogus"}, '"bogus"'),
@@ -59,13 +59,13 @@ async def test_a_connection_string_that_never_works_is_a_setup_error(parameters:
     ],
 )
 async def test_an_environment_variable_that_never_works_is_a_setup_error(
-    variables: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+    variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SetupError, match=re.escape(PARAMETER)) as caught:
         await connect("host=127.0.0.1")
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 async def test_an_absent_server_is_waited_for_and_the_cure_named() -> None:
@@ -143,7 +143,7 @@ async def test_a_server_that_accepts_us_but_does_not_answer_is_given_up(
     mute: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a relay would wait for ever and log nothing."""
-    monkeypatch.setattr("pgrelay.postgres.connection._PATIENCE_S", 0.2)
+    monkeypatch.setattr("pgrelay.postgres.connection._ANSWER_TIMEOUT_S", 0.2)
     dsn = f"host=127.0.0.1 port={mute} sslmode=disable gssencmode=disable"
     with pytest.raises(SourceUnavailable, match=r"let us in, but has not answered for 0\.2 s"):
         await asyncio.wait_for(connect(dsn), 60)

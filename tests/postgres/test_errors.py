@@ -159,9 +159,9 @@ def test_each_refusal_has_its_cure(text: str, cure: str) -> None:
 
 def test_a_refused_password_of_a_file_is_told_from_others() -> None:
     refused = 'FATAL:  password authentication failed for user "relay"'
-    told = connection_error(OperationalError(f'{refused}\npassword retrieved from file "/p"'), "")
-    assert type(told) is PasswordRefused
-    assert 'password retrieved from file "/p"; give the password of' in str(told)
+    error = connection_error(OperationalError(f'{refused}\npassword retrieved from file "/p"'), "")
+    assert type(error) is PasswordRefused
+    assert 'password retrieved from file "/p"; give the password of' in str(error)
     assert type(connection_error(OperationalError(refused), "")) is SetupError
 
 

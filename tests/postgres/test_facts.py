@@ -56,43 +56,43 @@ ARRAY, PLAIN = relation(INT4_ARRAY), relation(INT4)
 
 async def test_without_need_for_the_catalogue_nothing_is_queried() -> None:
     server = Server("10")
-    assert await facts_by(server).of(PLAIN, 10) == RelationFacts()
+    assert await facts_by(server).fetch(PLAIN, 10) == RelationFacts()
     assert server.asked == ""
 
 
 @pytest.mark.parametrize("asking", [ARRAY, relation(INT4, identity="f"), relation(16400)])
 async def test_the_catalogue_is_queried_once_it_shows_the_transaction(asking: pgoutput.Relation) -> None:
     server = Server("10", "10", "")
-    await facts_by(server).of(asking, 10)
+    await facts_by(server).fetch(asking, 10)
     assert server.asked.startswith("SSSQ")
 
 
 @pytest.mark.parametrize("xid", [9, 11, None])
 async def test_other_transactions_are_not_waited_for(xid: int | None) -> None:
     server = Server("10")
-    await facts_by(server).of(ARRAY, xid)
+    await facts_by(server).fetch(ARRAY, xid)
     assert server.asked == "SQ"
 
 
 async def test_a_transaction_that_stays_invisible_is_an_error_with_its_cause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pgrelay.postgres.snapshot._PATIENCE_S", 0.0)
+    monkeypatch.setattr("pgrelay.postgres.snapshot._TIMEOUT_S", 0.0)
     with pytest.raises(SourceUnavailable, match=r"^transaction 10 is in the WAL.*; start the standby, or "):
-        await facts_by(Server("10", standbys="s1")).of(ARRAY, 10)
+        await facts_by(Server("10", standbys="s1")).fetch(ARRAY, 10)
 
 
 async def test_a_transaction_that_may_wait_for_us_is_waited_for_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pgrelay.postgres.snapshot._PATIENCE_WITH_OURSELVES_S", 0.0)
+    monkeypatch.setattr("pgrelay.postgres.snapshot._OWN_STANDBY_TIMEOUT_S", 0.0)
     server = Server("10", standbys="FIRST 1 (s1, pgrelay)")
-    await facts_by(server).of(ARRAY, 10)
+    await facts_by(server).fetch(ARRAY, 10)
     assert server.asked.endswith("Q")
 
 
 async def test_asking_ahead_ends_at_the_first_invisible_transaction() -> None:
     server = Server("10")
     wanted = [(PLAIN, 10), (ARRAY, 9), (PLAIN, 10), (ARRAY, 10), (ARRAY, 11)]
-    assert len(await facts_by(server).ahead(wanted)) == 3
+    assert len(await facts_by(server).fetch_ahead(wanted)) == 3
     assert server.asked == "SQ"

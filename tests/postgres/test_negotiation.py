@@ -95,10 +95,10 @@ def test_streaming_may_be_chosen(streaming: str) -> None:
     assert options(NEWEST, streaming=streaming).streaming == streaming
 
 
-@pytest.mark.parametrize(("streaming", "told"), [("auto", "off"), ("on", "on"), ("parallel", "parallel")])
-def test_auto_streams_nothing_where_the_server_failed_to(streaming: str, told: str) -> None:
+@pytest.mark.parametrize(("streaming", "expected"), [("auto", "off"), ("on", "on"), ("parallel", "parallel")])
+def test_auto_streams_nothing_where_the_server_failed_to(streaming: str, expected: str) -> None:
     config = SourceConfig.model_validate({"dsn": "", "streaming": streaming})
-    assert stream_options(config, NEWEST, streams=False).streaming == told
+    assert stream_options(config, NEWEST, allow_streaming=False).streaming == expected
 
 
 @pytest.mark.parametrize("server_version", [100000, 130015, 140012, 150018, NEWEST])

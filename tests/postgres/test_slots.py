@@ -19,7 +19,7 @@ ROW: dict[str, Any] = {
 
 
 def test_a_slot_of_an_old_server_has_what_came_later_as_unknown_or_off() -> None:
-    slot = Slot.of(ROW, None)
+    slot = Slot.from_row(ROW, None)
     assert (slot.confirmed_flush_lsn, slot.restart_lsn) == (0x2000, 0x1000)
     assert (slot.wal_status, slot.invalidation_reason, slot.lost_because) == (None, None, None)
     assert (slot.synced, slot.two_phase, slot.failover) == (False, False, False)
@@ -40,10 +40,10 @@ def test_a_slot_of_an_old_server_has_what_came_later_as_unknown_or_off() -> None
     ids=["17", "16, by a conflict", "16, by removed WAL", "13", "later"],
 )
 def test_a_lost_slot_says_why(more: dict[str, Any], why: str) -> None:
-    slot = Slot.of({**ROW, "wal_status": "lost", **more}, None)
+    slot = Slot.from_row({**ROW, "wal_status": "lost", **more}, None)
     assert slot.lost_because is not None
     assert slot.lost_because.startswith(why)
-    assert Slot.of({**ROW, "wal_status": "extended", **more}, None).lost_because is None
+    assert Slot.from_row({**ROW, "wal_status": "extended", **more}, None).lost_because is None
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_a_lost_slot_says_why(more: dict[str, Any], why: str) -> None:
     ids=["12", "no limit", "lost", "limited", "past the limit"],
 )
 def test_how_much_wal_may_follow_until_the_slot_is_lost(more: dict[str, Any], safe: float) -> None:
-    wal = SlotWal.of(0.0, 0x3000, {**ROW, **more}, None)
+    wal = SlotWal.from_row(0.0, 0x3000, {**ROW, **more}, None)
     assert (wal.safe, wal.retained) == (safe, 0x2000)
 
 
 def test_without_a_slot_only_the_end_of_wal_is_known() -> None:
-    wal = SlotWal.of(0.0, 0x3000, None, None)
+    wal = SlotWal.from_row(0.0, 0x3000, None, None)
     assert (wal.wal_end, wal.confirmed_lsn, wal.restart_lsn) == (0x3000, None, None)
     assert math.isnan(wal.safe)
     assert math.isnan(wal.retained)
@@ -79,5 +79,5 @@ def test_without_a_slot_only_the_end_of_wal_is_known() -> None:
     ],
 )
 def test_what_the_reader_waits_for(event: str | None, standby: bool, waits: bool) -> None:
-    wal = SlotWal.of(0.0, 0x3000, ROW, event)
+    wal = SlotWal.from_row(0.0, 0x3000, ROW, event)
     assert (wal.awaits_standby, wal.reader_waits) == (standby, waits)

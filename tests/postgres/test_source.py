@@ -78,11 +78,11 @@ async def test_waiting_on_a_connection_that_libpq_has_closed_is_a_lost_server(si
         await source.wait_readable(10)
 
 
-@pytest.mark.parametrize("told", ["out of memory", "cannot allocate memory for input buffer"])
-async def test_too_little_memory_for_a_message_is_no_lost_server(told: str, silent: socket.socket) -> None:
+@pytest.mark.parametrize("text", ["out of memory", "cannot allocate memory for input buffer"])
+async def test_too_little_memory_for_a_message_is_no_lost_server(text: str, silent: socket.socket) -> None:
     class Poor(Held):
         def get_copy_data(self, async_: int) -> Any:
-            raise psycopg.OperationalError(f"receiving copy data failed: {told}")
+            raise psycopg.OperationalError(f"receiving copy data failed: {text}")
 
-    with pytest.raises(SourceUnavailable, match=f"^too little memory .*{told}; give the process more$"):
+    with pytest.raises(SourceUnavailable, match=f"^too little memory .*{text}; give the process more$"):
         Driven(Poor([ROW]), silent).read(10, 1000)

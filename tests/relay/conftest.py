@@ -5,7 +5,7 @@ import pytest
 from pgrelay.relay.observer import Observer
 from pgrelay.status.health import Health
 from tests.clock import Clock
-from tests.relay.observed import Watching
+from tests.relay.observed import UnpublishedObserver
 
 _TIMED = (
     "backoff",
@@ -15,7 +15,7 @@ _TIMED = (
     "observer",
     "positions",
     "renames",
-    "rotation",
+    "password_rotation",
     "server_poll",
     "silence",
     "stalls",
@@ -37,4 +37,4 @@ def health() -> Health:
 
 @pytest.fixture
 def observer(health: Health) -> Observer:
-    return Watching(health)
+    return UnpublishedObserver(health)

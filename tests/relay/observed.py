@@ -14,10 +14,10 @@ from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.at_least_once import AtLeastOnce
 from pgrelay.relay.confirmations import Confirmations
-from pgrelay.relay.errand import Errand
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
+from pgrelay.relay.side_task import SideTask
 from pgrelay.status.health import Health
 from tests.clock import Clock
 from tests.kafka.producer import FakeProducer
@@ -49,7 +49,7 @@ class FakeGuarantee(AtLeastOnce):
     waits_s: float | None = None
 
     @property
-    def position_waits_s(self) -> float | None:
+    def position_unacknowledged_s(self) -> float | None:
         return self.waits_s
 
 
@@ -60,7 +60,7 @@ class FakeSession(Session):
         self.ledger = Ledger()
         self.kafka = FakeProducer()
         self.sink = sink_of(self.kafka)
-        self.errand = Errand(lambda: None)
+        self.side_task = SideTask(lambda: None)
         self.guarantee = self.delivery = FakeGuarantee(self.sink, self.ledger, None)
         self.delivery.recovering = recovering
         self.confirmations = Confirmations(Source(""), self.ledger, self.guarantee, 10.0)
@@ -98,8 +98,8 @@ class SpoolSession(FakeSession):
         self.assembler.receive(xlog_data(message, lsn))
 
 
-class Watching(Observer):
-    """Publishes no metrics."""
+class UnpublishedObserver(Observer):
+    """An observer that publishes no metrics."""
 
     def __init__(self, health: Health) -> None:
         super().__init__(Metrics(), health)
@@ -109,7 +109,7 @@ class Watching(Observer):
 
 
 def watch(observer: Observer, session: FakeSession, clock: Clock, seconds: int) -> None:
-    """A turn each second."""
+    """Let a turn pass each second."""
     for _ in range(seconds):
         clock.now += 1
-        observer.turned(session)
+        observer.on_turn(session)

@@ -61,17 +61,17 @@ class Relaying:
     def _enter(self, segment: Segment) -> None:
         if segment.begin is not None:
             self._entry = self.ledger.begin(segment.begin.commit_us)
-        self.commits.entered(self._entry, 0, has_records=bool(segment.records))
+        self.commits.on_entry(self._entry, 0, has_records=bool(segment.records))
         if segment.end_lsn is not None:
-            self.ledger.seen(segment.end_lsn)
+            self.ledger.note_wal_end(segment.end_lsn)
             self.ledger.end(segment.end_lsn)
 
     def reach(self, lsn: int) -> None:
         """Enter a position with nothing to deliver, as from a keepalive."""
-        self.ledger.seen(lsn)
-        position = self.ledger.reached(lsn)
+        self.ledger.note_wal_end(lsn)
+        position = self.ledger.enter_position(lsn)
         assert position is not None
-        self.commits.entered(position, lsn, has_records=False)
+        self.commits.on_entry(position, lsn, has_records=False)
 
     async def commit(self) -> Position:
         await self.commits.commit()

@@ -27,12 +27,12 @@ from tests.relay.relaying import SPOOL, answer, assembler, upstream
 
 
 class FakeSource(Source):
-    """A server that has sent nothing. Counts reads and waits, and keeps what it was told."""
+    """A server that has sent nothing. Counts reads and waits, and keeps the LSNs confirmed to it."""
 
     def __init__(self) -> None:
         super().__init__("")
         self.reads = self.waits = 0
-        self.told: list[int] = []
+        self.confirmed: list[int] = []
 
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
         self.reads += 1
@@ -43,7 +43,7 @@ class FakeSource(Source):
         await asyncio.sleep(0)
 
     def send_status(self, received_lsn: int, flush_lsn: int, *, reply: bool = False) -> bool:
-        self.told.append(flush_lsn)
+        self.confirmed.append(flush_lsn)
         return True
 
 
@@ -55,7 +55,7 @@ class FakePoll(ServerPoll):
 
     def turn(self, relayed_lsn: int) -> None: ...
 
-    def rest_s(self) -> float:
+    def due_in_s(self) -> float:
         return math.inf
 
     async def close(self) -> None: ...
@@ -66,7 +66,7 @@ def session_of(
     sink: Sink,
     ledger: Ledger | None = None,
     *,
-    careful_until: int = 0,
+    serial_until: int = 0,
     keeps_positions: bool = False,
     spool: Spool | None = None,
     wal_end: int = 0,
@@ -89,7 +89,7 @@ def session_of(
         metrics=Metrics(),
         confirmations=Confirmations(source, ledger, guarantee, 10.0),
         guarantee=guarantee,
-        careful_until=careful_until,
+        serial_until=serial_until,
         supply=supply(encoder, Catalog(""), sink, None),
         server_poll=FakePoll(),
     )
@@ -101,7 +101,7 @@ def enter(session: Session, end_lsn: int, *values: bytes, ends: bool = True) -> 
     segment.records = [("t", None, value, None, BY_KEY) for value in values]
     if ends:
         segment.end_lsn = end_lsn
-    session.ledger.seen(end_lsn)
+    session.ledger.note_wal_end(end_lsn)
     session.entries.enter([segment])
 
 
@@ -113,7 +113,7 @@ def end(session: Session, end_lsn: int) -> None:
 
 
 def committing(session: Session) -> bool:
-    return session.errand.committing
+    return session.side_task.committing
 
 
 def recovered(session: Session) -> bool:

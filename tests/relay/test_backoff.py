@@ -24,22 +24,22 @@ def test_a_higher_limit_applies_to_one_error_only() -> None:
 
 def test_a_reason_is_news_once_until_success_whatever_its_figures() -> None:
     backoff = Backoff()
-    assert backoff.is_news("a Kafka transaction was open for 61 s")
-    assert not backoff.is_news("a Kafka transaction was open for 62 s")
-    assert backoff.is_news("the standby has not reached 16/B374D848, which we have relayed")
-    assert not backoff.is_news("the standby has not reached A/0, which we have relayed")
+    assert backoff.should_log("a Kafka transaction was open for 61 s")
+    assert not backoff.should_log("a Kafka transaction was open for 62 s")
+    assert backoff.should_log("the standby has not reached 16/B374D848, which we have relayed")
+    assert not backoff.should_log("the standby has not reached A/0, which we have relayed")
     backoff.reset()
-    assert backoff.is_news("a Kafka transaction was open for 63 s")
+    assert backoff.should_log("a Kafka transaction was open for 63 s")
 
 
 def test_a_reason_that_lasts_is_news_again_after_ten_minutes(clock: Clock) -> None:
     backoff = Backoff()
-    assert backoff.lasts_s == 0
-    assert backoff.is_news("Postgres can't be reached")
+    assert backoff.outage_s == 0
+    assert backoff.should_log("Postgres can't be reached")
     clock.now += 599
-    assert not backoff.is_news("Postgres can't be reached")
+    assert not backoff.should_log("Postgres can't be reached")
     clock.now += 1
-    assert backoff.is_news("Postgres can't be reached")
-    assert backoff.lasts_s == 600
+    assert backoff.should_log("Postgres can't be reached")
+    assert backoff.outage_s == 600
     backoff.reset()
-    assert backoff.lasts_s == 0
+    assert backoff.outage_s == 0

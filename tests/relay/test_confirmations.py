@@ -27,7 +27,7 @@ class NotingGuarantee(AtLeastOnce):
         super().__init__(sink_of(FakeProducer()), ledger, None)
         self.at_once: list[bool] = []
 
-    def keep_position(self, *, at_once: bool) -> None:
+    def write_position(self, *, at_once: bool) -> None:
         self.at_once.append(at_once)
 
 
@@ -43,7 +43,7 @@ def test_a_server_that_accepts_no_status_is_retried_after_a_rest() -> None:
     confirmations = confirmations_of(source)
     source.takes = False
     confirmations.turn()
-    assert confirmations.rest_s() > 0
+    assert confirmations.due_in_s() > 0
     assert confirmations.confirmed_lsn == 0
     source.takes = True
     confirmations.send()
@@ -54,7 +54,7 @@ def test_the_server_is_asked_for_one_answer_as_soon_as_it_takes_the_question() -
     source = FakeSource()
     confirmations = confirmations_of(source)
     confirmations.turn()
-    confirmations.ask()
+    confirmations.request_reply()
     source.takes = False
     confirmations.turn()
     source.takes = True
@@ -71,7 +71,7 @@ def test_a_server_that_asks_is_not_kept_waiting_for_the_position() -> None:
     confirmations.turn()
     guarantee.at_once.clear()
     confirmations.turn()
-    confirmations.answer()
+    confirmations.reply()
     confirmations.turn()
     confirmations.turn()
     assert guarantee.at_once == [False, True, False]

@@ -37,9 +37,9 @@ class Silent(Observer):
     def __init__(self, metrics: Metrics, health: Health) -> None:
         pass
 
-    def begins(self, session: Session) -> None: ...
+    def on_begin(self, session: Session) -> None: ...
     def publish(self, session: Session) -> None: ...
-    def ended(self, session: Session, failure: Exception | None) -> None: ...
+    def on_end(self, session: Session, failure: Exception | None) -> None: ...
 
 
 class Unsent(Confirmations):
@@ -58,11 +58,11 @@ class Ending(Session):
         self.settled_s: list[float] = []
         self.source = Source("")
         self.ledger = Ledger()
-        self._careful_until = 0
+        self._serial_until = 0
         self.confirmations = Unsent()
         self.guarantee = AtLeastOnce(cast(Sink, None), self.ledger, None)
 
-    async def run(self, stop: asyncio.Event, turned: Callable[[Session], None]) -> None:
+    async def run(self, stop: asyncio.Event, on_turn: "Callable[[Session], None]") -> None:
         self.began.set()
         await stop.wait()
 
@@ -84,7 +84,7 @@ class HangingRefusals(Refusals):
         super().__init__(CONFIG)
         self._asked = asked
 
-    async def help(self, error: RecordRefused, careful: bool, read_lsn: int) -> bool:
+    async def adapt_to(self, error: RecordRefused, serial: bool, read_lsn: int) -> bool:
         self._asked.set()
         await asyncio.sleep(3600)
         return True
@@ -98,7 +98,7 @@ class UnansweredRefusals(Refusals):
         self._asked = 0
         self._again = again
 
-    async def help(self, error: RecordRefused, careful: bool, read_lsn: int) -> bool:
+    async def adapt_to(self, error: RecordRefused, serial: bool, read_lsn: int) -> bool:
         self._asked += 1
         if self._asked == 2:
             self._again.set()
@@ -152,7 +152,7 @@ class Hanging(Ending):
 class Failing(Hanging):
     """Something breaks for good while it runs."""
 
-    async def run(self, stop: asyncio.Event, turned: Callable[[Session], None]) -> None:
+    async def run(self, stop: asyncio.Event, on_turn: "Callable[[Session], None]") -> None:
         raise self.error
 
 
@@ -196,7 +196,7 @@ async def test_a_stop_that_leaves_transactions_behind_says_so_once() -> None:
 async def test_a_second_request_to_stop_says_whether_transactions_are_left_behind(left: int) -> None:
     began = asyncio.Event()
     session = Hanging(began, SourceUnavailable("not raised"))
-    session.ledger.seen(7)
+    session.ledger.note_wal_end(7)
     for _ in range(left):
         session.ledger.begin(0)
         session.ledger.end(7)
@@ -315,7 +315,7 @@ async def test_an_ended_session_is_freed_before_the_next_begins() -> None:
     ended: list[weakref.ref[Session]] = []
 
     class Failing(Ending):
-        async def run(self, stop: asyncio.Event, turned: Callable[[Session], None]) -> None:
+        async def run(self, stop: asyncio.Event, on_turn: "Callable[[Session], None]") -> None:
             self.itself = self
             raise self.error
 

@@ -16,10 +16,10 @@ class FakeGuarantee(AtLeastOnce):
     """Records what it is told: where an entry ends, how far its records reach, and if it has any."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[InFlight, int, bool]] = []
+        self.notified: list[tuple[InFlight, int, bool]] = []
 
-    def entered(self, entry: InFlight, reaches: int, *, has_records: bool) -> None:
-        self.told.append((entry, reaches, has_records))
+    def on_entry(self, entry: InFlight, min_wal_end: int, *, has_records: bool) -> None:
+        self.notified.append((entry, min_wal_end, has_records))
 
 
 class Entrance:
@@ -27,7 +27,7 @@ class Entrance:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.ledger.seen(20)
+        self.ledger.note_wal_end(20)
         self.outbox = Outbox()
         self.guarantee = FakeGuarantee()
         self.entries = Entries(sink_of(FakeProducer()), self.ledger, self.outbox, self.guarantee)
@@ -40,7 +40,7 @@ class Entrance:
         segment.records = records
         segment.end_lsn = end_lsn
         self.entries.enter([segment])
-        return self.guarantee.told[-1][1:]
+        return self.guarantee.notified[-1][1:]
 
 
 def test_whoever_has_a_record_has_received_wal_past_the_beginning_of_its_commit() -> None:
@@ -60,7 +60,7 @@ def test_a_transaction_continues_in_later_segments() -> None:
     assert entrance.enter(None, [RECORD], 9) == (6, True)
     assert not entrance.ledger.in_transaction
     assert entrance.ledger.ended_lsn == 9
-    first, *others = (entry for entry, _, _ in entrance.guarantee.told)
+    first, *others = (entry for entry, _, _ in entrance.guarantee.notified)
     assert all(entry is first for entry in others)
     assert first.records == 2
     assert entrance.outbox
@@ -69,7 +69,9 @@ def test_a_transaction_continues_in_later_segments() -> None:
 def test_a_position_enters_without_records() -> None:
     entrance = Entrance()
     entrance.entries.enter([Reached(12)])
-    assert [(entry.end_lsn, *told) for entry, *told in entrance.guarantee.told] == [(12, 12, False)]
+    assert [(entry.end_lsn, *notified) for entry, *notified in entrance.guarantee.notified] == [
+        (12, 12, False)
+    ]
     assert not entrance.outbox
 
 
@@ -77,4 +79,4 @@ def test_a_position_within_a_transaction_does_not_enter() -> None:
     entrance = Entrance()
     entrance.enter(TransactionBegin(700, 5, 0), [RECORD], None)
     entrance.entries.enter([Reached(4)])
-    assert len(entrance.guarantee.told) == 1
+    assert len(entrance.guarantee.notified) == 1

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 from pgrelay.errors import GapError, KafkaUnavailable, SourceUnavailable
 from pgrelay.kafka.offsets import Position
 from pgrelay.progress import Ledger
-from pgrelay.relay.exactly_once import ExactlyOnce, ExactlyOnceStart
+from pgrelay.relay.exactly_once import ExactlyOnce, ExactlyOnceMode
 from pgrelay.relay.resume_point import ResumePoint
 from pgrelay.relay.server import Server
 from tests.clock import Clock
@@ -39,12 +39,12 @@ BEYOND: Final = "the slot stands at 0/1000, but Kafka has everything only up to 
 async def test_a_slot_that_moves_as_the_stream_begins_is_held_against_what_we_have_delivered() -> None:
     """Kafka has no position. The resume point has adopted the slot's by then."""
     resume_point, server = ResumePoint(), cast(Server, FakeServer())
-    resume_point.started(PRIMARY, slot(), OURS, standby=False)
-    start = ExactlyOnceStart(transactions_of(FakeProducer()), resume_point)
-    await start.hold_against_kafka(server, slot())
+    resume_point.adopt_slot(PRIMARY, slot(), OURS, standby=False)
+    mode = ExactlyOnceMode(transactions_of(FakeProducer()), resume_point)
+    await mode.check_against_kafka(server, slot())
     moved = slot(CONFIRMED + 8)
-    resume_point.started(PRIMARY, moved, OURS, standby=False)
-    guarantee = start.guarantee(server, moved, Ledger(), assembler(SPOOL), encoder_of())
+    resume_point.adopt_slot(PRIMARY, moved, OURS, standby=False)
+    guarantee = mode.guarantee(server, moved, Ledger(), assembler(SPOOL), encoder_of())
     with pytest.raises(GapError, match="the slot was moved or re-created"):
         await guarantee.recover()
 
@@ -56,15 +56,15 @@ def test_no_commit_is_due_before_anything_has_come(clock: Clock) -> None:
     relaying = Relaying()
     clock.now += 3600
     assert not relaying.commits.may_settle(refused=False)
-    assert not relaying.commits.due(nothing_else=True)
+    assert not relaying.commits.is_due(nothing_else=True)
 
 
 def test_a_commit_is_due_as_soon_as_there_is_nothing_else_to_do(clock: Clock) -> None:
     relaying = Relaying()
     relaying.take(rows(FIRST))
     assert relaying.commits.may_settle(refused=False)
-    assert relaying.commits.due(nothing_else=True)
-    assert not relaying.commits.due(nothing_else=False)
+    assert relaying.commits.is_due(nothing_else=True)
+    assert not relaying.commits.is_due(nothing_else=False)
 
 
 def test_a_commit_that_is_due_wants_the_end_of_a_postgres_transaction(clock: Clock) -> None:
@@ -74,7 +74,7 @@ def test_a_commit_that_is_due_wants_the_end_of_a_postgres_transaction(clock: Clo
     assert not relaying.commits.wants_boundary
     clock.now += 0.25
     assert relaying.commits.wants_boundary
-    assert not relaying.commits.due(nothing_else=False)
+    assert not relaying.commits.is_due(nothing_else=False)
 
 
 def test_what_has_no_records_wants_a_boundary_later(clock: Clock) -> None:
@@ -93,9 +93,9 @@ def test_under_load_a_commit_is_due_every_quarter_of_a_second(clock: Clock) -> N
     relaying.take(rows(FIRST))
     clock.now += 0.24
     relaying.take(rows(SECOND))
-    assert not relaying.commits.due(nothing_else=False)
+    assert not relaying.commits.is_due(nothing_else=False)
     clock.now += 0.01
-    assert relaying.commits.due(nothing_else=False)
+    assert relaying.commits.is_due(nothing_else=False)
 
 
 async def test_after_a_commit_none_is_due_until_something_comes(clock: Clock) -> None:
@@ -104,9 +104,9 @@ async def test_after_a_commit_none_is_due_until_something_comes(clock: Clock) ->
     await relaying.commit()
     clock.now += 3600
     assert not relaying.commits.may_settle(refused=False)
-    assert not relaying.commits.due(nothing_else=True)
+    assert not relaying.commits.is_due(nothing_else=True)
     relaying.take(rows(SECOND))
-    assert not relaying.commits.due(nothing_else=False)
+    assert not relaying.commits.is_due(nothing_else=False)
 
 
 def test_within_a_transaction_a_commit_is_due_after_a_quarter_of_the_timeout(clock: Clock) -> None:
@@ -114,9 +114,9 @@ def test_within_a_transaction_a_commit_is_due_after_a_quarter_of_the_timeout(clo
     relaying.take(rows(FIRST))
     relaying.take(begun(SECOND, 3))
     clock.now += TIMEOUT_S / 4 - 0.01
-    assert not relaying.commits.due(nothing_else=True)
+    assert not relaying.commits.is_due(nothing_else=True)
     clock.now += 0.01
-    assert relaying.commits.due(nothing_else=False)
+    assert relaying.commits.is_due(nothing_else=False)
 
 
 async def test_a_long_transaction_is_cut_repeatedly(clock: Clock) -> None:
@@ -124,26 +124,26 @@ async def test_a_long_transaction_is_cut_repeatedly(clock: Clock) -> None:
     relaying.take(begun(FIRST, 3))
     for _ in range(3):
         clock.now += TIMEOUT_S / 4 - 0.01
-        assert not relaying.commits.due(nothing_else=False)
+        assert not relaying.commits.is_due(nothing_else=False)
         clock.now += 0.01
-        assert relaying.commits.due(nothing_else=False)
+        assert relaying.commits.is_due(nothing_else=False)
         await relaying.commit()
     relaying.take(rest(FIRST, 1))
-    assert relaying.commits.due(nothing_else=True)
+    assert relaying.commits.is_due(nothing_else=True)
 
 
 async def test_positions_alone_are_committed_once_a_second_when_idle(clock: Clock) -> None:
     relaying = Relaying()
     relaying.reach(0x2000)
-    assert relaying.commits.due(nothing_else=True)
-    assert not relaying.commits.due(nothing_else=False)
+    assert relaying.commits.is_due(nothing_else=True)
+    assert not relaying.commits.is_due(nothing_else=False)
     await relaying.commit()
     relaying.reach(0x2100)
     clock.now += 0.9
     relaying.reach(0x2200)
-    assert not relaying.commits.due(nothing_else=True)
+    assert not relaying.commits.is_due(nothing_else=True)
     clock.now += 0.1
-    assert relaying.commits.due(nothing_else=True)
+    assert relaying.commits.is_due(nothing_else=True)
     assert await relaying.commit() == Position(0x2200)
 
 
@@ -155,7 +155,7 @@ async def test_transactions_without_records_are_committed_together(
     relaying = Relaying()
     for number in range(2_000):
         relaying.take(transaction(commit_lsn=FIRST + 16 * number))
-        if relaying.commits.due(nothing_else):
+        if relaying.commits.is_due(nothing_else):
             await relaying.commit()
         clock.now += 1 / 500
     assert len(relaying.kafka.committed) == commits
@@ -167,9 +167,9 @@ async def test_a_commit_of_records_covers_earlier_transactions_without_records(c
     relaying.reach(0x1100)
     await relaying.commit()
     relaying.take(transaction(commit_lsn=FIRST))
-    assert not relaying.commits.due(nothing_else=True)
+    assert not relaying.commits.is_due(nothing_else=True)
     relaying.take(rows(SECOND))
-    assert relaying.commits.due(nothing_else=True)
+    assert relaying.commits.is_due(nothing_else=True)
     assert await relaying.commit() == Position(SECOND + 8)
 
 
@@ -179,7 +179,7 @@ async def test_a_position_does_not_delay_a_transactions_commit(clock: Clock) -> 
     await relaying.commit()
     relaying.reach(0x1200)
     relaying.take(rows(FIRST))
-    assert relaying.commits.due(nothing_else=True)
+    assert relaying.commits.is_due(nothing_else=True)
 
 
 # --- What a commit covers

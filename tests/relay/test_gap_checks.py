@@ -6,17 +6,17 @@ import pytest
 
 from pgrelay.errors import GapError, PositionError, SourceUnavailable
 from pgrelay.kafka.offsets import Position
-from pgrelay.postgres.history import History
 from pgrelay.postgres.source import System
+from pgrelay.postgres.timeline_history import TimelineHistory
 from pgrelay.relay.gap_checks import Upstream
 
 SLOT: Final = 0x1000
 LEFT: Final = 0x3000
 WAL_END: Final = 0x9000
-PROMOTED: Final = History(((1, LEFT),))
+PROMOTED: Final = TimelineHistory(((1, LEFT),))
 
 
-def upstream(timeline: int | None = 2, history: History | None = PROMOTED) -> Upstream:
+def upstream(timeline: int | None = 2, history: TimelineHistory | None = PROMOTED) -> Upstream:
     """A server that left timeline 1 for 2; with the timeline None, a standby."""
 
     async def wal_end() -> int:
@@ -70,7 +70,7 @@ async def test_a_standby_that_lacks_the_commit_of_a_cut_transaction_is_refused()
 
 async def test_a_server_that_was_never_on_the_timeline_is_refused() -> None:
     with pytest.raises(GapError, match="left timeline 1 before 0/2000"):
-        await upstream(3, History(((2, LEFT),))).check(Position(0x2000, timeline=1))
+        await upstream(3, TimelineHistory(((2, LEFT),))).check(Position(0x2000, timeline=1))
 
 
 async def test_an_old_primary_is_told_as_such_though_its_wal_ends_earlier() -> None:
@@ -78,21 +78,21 @@ async def test_an_old_primary_is_told_as_such_though_its_wal_ends_earlier() -> N
     with pytest.raises(
         GapError, match=r"server is on timeline 1, but .* of timeline 2: it may be an old primary"
     ):
-        await upstream(1, History(())).check(Position(WAL_END + 1, timeline=2, timeline_began=LEFT))
+        await upstream(1, TimelineHistory(())).check(Position(WAL_END + 1, timeline=2, timeline_began=LEFT))
 
 
 @pytest.mark.parametrize("began", [LEFT - 8, LEFT + 8], ids=["before", "after"])
 async def test_a_second_standby_promoted_from_one_timeline_is_refused(began: int) -> None:
     """Both call their timeline 2, and the WAL after the earlier promotion differs."""
     relayed = min(began, LEFT) + 1
-    told = (
+    expected = (
         f"timeline 2 began at 0/3000, but the one that we relayed up to 0/{relayed:X} "
         f"began at 0/{began:X}: another"
     )
-    with pytest.raises(GapError, match=told):
+    with pytest.raises(GapError, match=expected):
         await upstream().check(Position(relayed, timeline=2, timeline_began=began))
-    since = History(((1, LEFT), (2, WAL_END)))
-    with pytest.raises(GapError, match=told):
+    since = TimelineHistory(((1, LEFT), (2, WAL_END)))
+    with pytest.raises(GapError, match=expected):
         await upstream(3, since).check(Position(relayed, timeline=2, timeline_began=began))
 
 
@@ -107,7 +107,7 @@ async def test_a_missing_history_file_matters_only_after_a_timeline_change() -> 
 
 def test_a_position_names_its_timeline() -> None:
     assert upstream().position(5) == Position(5, timeline=2, timeline_began=LEFT)
-    assert upstream(1, History()).position(5, 7, 1) == Position(5, 7, 1, timeline=1)
+    assert upstream(1, TimelineHistory()).position(5, 7, 1) == Position(5, 7, 1, timeline=1)
     assert upstream(history=None).position(5) == Position(5, timeline=2)
     assert upstream(None).position(5) == Position(5)
 
@@ -116,7 +116,7 @@ async def test_an_old_primary_that_still_runs_is_refused_as_one() -> None:
     with pytest.raises(
         GapError, match="on timeline 1, but we have relayed up to 0/2000 of timeline 2: it may"
     ):
-        await upstream(1, History()).check(Position(0x2000, timeline=2, timeline_began=LEFT))
+        await upstream(1, TimelineHistory()).check(Position(0x2000, timeline=2, timeline_began=LEFT))
 
 
 async def test_a_standby_that_has_not_reached_the_position_is_waited_for() -> None:

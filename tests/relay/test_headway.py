@@ -14,12 +14,12 @@ TROUBLE = KafkaUnavailable("our clock differs")
 
 def turns(headway: Headway, session: FakeSession, clock: Clock, seconds: int) -> list[str]:
     """A turn each second; what was to be logged."""
-    told: list[str] = []
+    logged: list[str] = []
     for _ in range(seconds):
         clock.now += 1
-        if (over := headway.turned(session)) is not None:
-            told.append(over)
-    return told
+        if (over := headway.on_turn(session)) is not None:
+            logged.append(over)
+    return logged
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def headway(clock: Clock) -> Headway:
 def spool_failed(headway: Headway, tmp_path: Path) -> None:
     """The spool's disk was full at row 34, in the second segment."""
     session = SpoolSession(tmp_path / "failed", range(10, 20), range(20, 35))
-    headway.begins(session)
+    headway.on_begin(session)
     for _ in range(3):
-        headway.ended(session, SpoolError("the disk is full"))
+        headway.on_end(session, SpoolError("the disk is full"))
 
 
 @pytest.mark.usefixtures("spool_failed")
@@ -51,10 +51,10 @@ def test_a_full_spool_is_over_once_more_of_the_transaction_is_held(
 ) -> None:
     """Each connection's segments are others: one may begin later than that in which the disk was full."""
     session = SpoolSession(tmp_path / "again", *segments)
-    headway.begins(session)
-    assert headway.hindrance == "the disk is full"
+    headway.on_begin(session)
+    assert headway.blocker == "the disk is full"
     assert turns(headway, session, clock, 3) == ["the spool has room again"] * over
-    assert (headway.hindrance is None) == over
+    assert (headway.blocker is None) == over
 
 
 @pytest.mark.usefixtures("spool_failed")
@@ -62,10 +62,10 @@ def test_a_full_spool_is_over_if_the_transaction_was_rolled_back(
     headway: Headway, clock: Clock, tmp_path: Path
 ) -> None:
     session = SpoolSession(tmp_path / "again")
-    headway.begins(session)
-    session.ledger.seen(40)
+    headway.on_begin(session)
+    session.ledger.note_wal_end(40)
     for lsn, over in (19, False), (40, True):
-        session.ledger.reached(lsn)
+        session.ledger.enter_position(lsn)
         session.ledger.advance()
         assert bool(turns(headway, session, clock, 1)) == over
 
@@ -74,26 +74,26 @@ def test_sessions_that_end_soon_one_after_the_other_are_no_stream(headway: Headw
     """As when Kafka refuses the first record of each: what ended them still holds."""
     for number in range(4):
         session = FakeSession()
-        headway.begins(session)
+        headway.on_begin(session)
         turns(headway, session, clock, 2)
-        assert headway.hindrance == (str(TROUBLE) if number >= 2 else None)
-        headway.ended(session, TROUBLE)
+        assert headway.blocker == (str(TROUBLE) if number >= 2 else None)
+        headway.on_end(session, TROUBLE)
     session = FakeSession()
-    headway.begins(session)
+    headway.on_begin(session)
     assert turns(headway, session, clock, 9) == []
     assert turns(headway, session, clock, 1) == ["streaming again"]
-    assert headway.hindrance is None
+    assert headway.blocker is None
 
 
 def test_a_session_that_gets_further_streams_again_at_once(headway: Headway, clock: Clock) -> None:
     for _ in range(2):
         session = FakeSession()
-        headway.begins(session)
-        headway.ended(session, TROUBLE)
+        headway.on_begin(session)
+        headway.on_end(session, TROUBLE)
     session = FakeSession()
-    headway.begins(session)
-    session.ledger.seen(40)
-    session.ledger.reached(40)
+    headway.on_begin(session)
+    session.ledger.note_wal_end(40)
+    session.ledger.enter_position(40)
     session.ledger.advance()
     assert turns(headway, session, clock, 1) == ["streaming again"]
 
@@ -103,17 +103,17 @@ def test_a_session_that_has_lasted_may_end_without_doubt_about_the_next(
 ) -> None:
     for _ in range(3):
         session = FakeSession()
-        headway.begins(session)
+        headway.on_begin(session)
         turns(headway, session, clock, 60)
-        headway.ended(session, SourceUnavailable("Postgres cut the connection"))
-        assert headway.hindrance is None
+        headway.on_end(session, SourceUnavailable("Postgres cut the connection"))
+        assert headway.blocker is None
 
 
 def test_a_slow_end_makes_no_session_a_stream(headway: Headway, clock: Clock) -> None:
     for _ in range(3):
         session = FakeSession()
-        headway.begins(session)
+        headway.on_begin(session)
         turns(headway, session, clock, 1)
         clock.now += 30
-        headway.ended(session, TROUBLE)
-    assert headway.hindrance is not None
+        headway.on_end(session, TROUBLE)
+    assert headway.blocker is not None

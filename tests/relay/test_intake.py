@@ -25,7 +25,7 @@ class FakeSource(Source):
         self.hears = False
         self._reads = list(reads)
 
-    def take_heard(self) -> bool:
+    def take_bytes_arrived(self) -> bool:
         return self.hears
 
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
@@ -49,17 +49,17 @@ class FakeAssembler:
 
 
 class FakeConfirmations(Confirmations):
-    """Counts the status updates that answer the server, and those that ask it."""
+    """Counts the status updates that the server requested, and those that request a reply."""
 
     def __init__(self, source: Source, ledger: Ledger) -> None:
         super().__init__(source, ledger, AtLeastOnce(cast(Sink, None), ledger, None), 10.0)
-        self.answers = self.asks = 0
+        self.replies = self.requests = 0
 
-    def ask(self) -> None:
-        self.asks += 1
+    def request_reply(self) -> None:
+        self.requests += 1
 
-    def answer(self) -> None:
-        self.answers += 1
+    def reply(self) -> None:
+        self.replies += 1
 
 
 class Reading(Intake):
@@ -90,7 +90,7 @@ def test_frames_that_have_piled_up_are_read_together(behind: bool, then: int) ->
     reading = Reading(*transactions(4), [])
     assert reading.frames() == 2
     assert reading.frames(behind) == then
-    assert reading.confirmations.answers == 1
+    assert reading.confirmations.replies == 1
 
 
 def test_what_has_been_caught_up_with_is_behind_no_more() -> None:
@@ -127,12 +127,12 @@ def test_a_server_that_is_silent_is_asked_for_an_answer(clock: Clock) -> None:
     reading.frames()
     clock.now += 5
     reading.frames()
-    assert reading.confirmations.asks == 1
+    assert reading.confirmations.requests == 1
     clock.now += 5
     reading.frames()
     clock.now += 5
     reading.frames()
-    assert reading.confirmations.asks == 1, "it was heard meanwhile"
+    assert reading.confirmations.requests == 1, "it was heard meanwhile"
 
 
 def test_a_part_of_a_large_message_breaks_the_silence(clock: Clock) -> None:
@@ -141,4 +141,4 @@ def test_a_part_of_a_large_message_breaks_the_silence(clock: Clock) -> None:
         clock.now += 5
         reading.source.hears = True
         reading.frames()
-    assert reading.confirmations.asks == 0
+    assert reading.confirmations.requests == 0

@@ -55,8 +55,10 @@ def test_others_do_not(changed: dict[str, Any]) -> None:
 def test_a_cut_transaction_is_counted_only_by_the_settings_that_it_was_cut_under() -> None:
     cut = Position(0x1000, commit_lsn=0x2000, seq=7, numbering="earlier")
     check_numbering(cut, "earlier")
-    told = r"the first 7 records of the transaction that commits at 0/2000, .*; run with the earlier settings"
-    with pytest.raises(PositionError, match=told):
+    expected = (
+        r"the first 7 records of the transaction that commits at 0/2000, .*; run with the earlier settings"
+    )
+    with pytest.raises(PositionError, match=expected):
         check_numbering(cut, "now")
 
 

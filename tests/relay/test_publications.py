@@ -9,11 +9,11 @@ from structlog.testing import capture_logs
 from pgrelay.config import SourceConfig
 from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog, PublicationRow
-from pgrelay.postgres.listed import Listed
+from pgrelay.postgres.publication_entries import EntryKey
 from pgrelay.postgres.slots import Slot
 from pgrelay.relay.publications import Publications, PublishedTables
 
-Entries = Mapping[Listed, tuple[str, frozenset[int]]]
+Entries = Mapping[EntryKey, tuple[str, frozenset[int]]]
 
 T, SCHEMA, STAYS, NEW = (6106, 16400), (6237, 16400), (6106, 16402), (6106, 16403)
 
@@ -30,7 +30,7 @@ class FakeCatalog(Catalog):
     async def published_tables(self, names: Sequence[str]) -> list[tuple[int, str, str]]:
         return [(oid, "public", name) for oid, name in self.tables.items() if oid in self.published]
 
-    async def existing(self, oids: Collection[int]) -> frozenset[int]:
+    async def existing_tables(self, oids: Collection[int]) -> frozenset[int]:
         return frozenset(oids) & self.tables.keys()
 
     async def publications(self, names: Sequence[str]) -> dict[str, PublicationRow]:
@@ -49,7 +49,7 @@ class FakeCatalog(Catalog):
         return [(f"t{number:02}",) for number in range(30)] if "since" in query.as_string() else []
 
 
-async def told(*looks: Entries) -> list[Any]:
+async def warnings_of(*looks: Entries) -> list[Any]:
     """The tables that are reported in the end."""
     publications = Publications(SourceConfig(dsn="", slot="s", publications=("p",)))
     catalog = FakeCatalog(*looks)
@@ -65,7 +65,7 @@ def listed(name: str, *entries: int) -> tuple[str, frozenset[int]]:
 
 async def test_a_table_or_schema_with_another_entry_was_put_back() -> None:
     before = {T: listed("t", 1), SCHEMA: listed("s.*", 2), STAYS: listed("stays", 3)}
-    assert await told(before, before | {T: listed("t", 4), SCHEMA: listed("s.*", 5)}) == [["s.*", "t"]]
+    assert await warnings_of(before, before | {T: listed("t", 4), SCHEMA: listed("s.*", 5)}) == [["s.*", "t"]]
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ async def test_a_table_or_schema_with_another_entry_was_put_back() -> None:
 )
 async def test_a_table_that_was_published_throughout_is_not_reported(after: Entries) -> None:
     """What left the publication is reported by the observer."""
-    assert await told({T: listed("t", 1, 2)}, after) == []
+    assert await warnings_of({T: listed("t", 1, 2)}, after) == []
 
 
 async def test_the_first_look_reports_nothing() -> None:
-    assert await told({T: listed("t", 1)}) == []
+    assert await warnings_of({T: listed("t", 1)}) == []
 
 
 async def test_other_kinds_of_changes_are_reported_once_the_first_are_known() -> None:
@@ -112,9 +112,9 @@ async def test_a_first_look_at_a_slot_reports_tables_that_may_be_new_to_it() -> 
         await publications.require(catalog, slot)
         await publications.check(catalog, 0)
         await publications.require(catalog, slot)
-    [told] = entries
-    assert "may have been put into the publication" in told["event"]
-    assert (len(told["tables"]), told["count"]) == (20, 30)
+    [warning] = entries
+    assert "may have been put into the publication" in warning["event"]
+    assert (len(warning["tables"]), warning["count"]) == (20, 30)
 
 
 async def test_a_table_that_left_is_told_from_one_that_was_dropped() -> None:

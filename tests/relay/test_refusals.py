@@ -23,8 +23,8 @@ def too_large(topic: str) -> RecordRefused:
 
 
 async def learnt(refusals: Refusals, error: RecordRefused) -> bool:
-    """Whether something was learnt from an error that ended a careful session."""
-    return await refusals.help(error, careful=True, read_lsn=0)
+    """Whether something was learnt from an error that ended a serial session."""
+    return await refusals.adapt_to(error, serial=True, read_lsn=0)
 
 
 async def test_no_care_makes_a_position_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,9 +37,9 @@ async def test_no_care_makes_a_position_smaller(monkeypatch: pytest.MonkeyPatch)
     refusals = Refusals(Config.model_validate(SECTIONS | {"errors": {"on_record": "stop"}}))
     error = too_large("app.offsets")
     error.by_broker = True
-    assert await refusals.help(error, careful=False, read_lsn=900), "once with smaller batches"
-    assert refusals.careful_until == 0
-    assert not await refusals.help(error, careful=False, read_lsn=900)
+    assert await refusals.adapt_to(error, serial=False, read_lsn=900), "once with smaller batches"
+    assert refusals.serial_until == 0
+    assert not await refusals.adapt_to(error, serial=False, read_lsn=900)
 
 
 async def test_nothing_is_learnt_from_a_refusal_without_a_topic() -> None:
@@ -108,13 +108,13 @@ async def test_after_a_refused_batch_one_session_sends_transactions_one_after_th
 ) -> None:
     monkeypatch.setattr(Cluster, "topic_config", configured)
     refusals = refusals_of(policy)
-    assert await refusals.help(refused_by_broker("t"), careful=False, read_lsn=0x900)
-    assert refusals.careful_until == 0x900
+    assert await refusals.adapt_to(refused_by_broker("t"), serial=False, read_lsn=0x900)
+    assert refusals.serial_until == 0x900
     assert refusals.sink_config.kafka["batch.size"] == str(10_000 - 1_024)
-    assert not await refusals.help(refused_by_broker("t"), careful=True, read_lsn=0x800)
-    # Another one, behind what was looked at carefully.
-    assert await refusals.help(refused_by_broker("t"), careful=False, read_lsn=0x1000)
-    assert refusals.careful_until == 0x1000
+    assert not await refusals.adapt_to(refused_by_broker("t"), serial=True, read_lsn=0x800)
+    # Another one, after what was sent serially.
+    assert await refusals.adapt_to(refused_by_broker("t"), serial=False, read_lsn=0x1000)
+    assert refusals.serial_until == 0x1000
 
 
 async def test_limits_are_not_needed_to_find_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,14 +123,14 @@ async def test_limits_are_not_needed_to_find_the_record(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Cluster, "topic_config", topic_config)
     refusals = refusals_of("stop")
-    assert await refusals.help(refused_by_broker("t"), careful=False, read_lsn=0x900)
-    assert not await refusals.help(refused_by_broker("t"), careful=True, read_lsn=0x900)
+    assert await refusals.adapt_to(refused_by_broker("t"), serial=False, read_lsn=0x900)
+    assert not await refusals.adapt_to(refused_by_broker("t"), serial=True, read_lsn=0x900)
 
 
 async def test_a_record_that_the_producer_refuses_is_known() -> None:
     refusals = refusals_of("stop")
-    assert not await refusals.help(too_large("t"), careful=False, read_lsn=0x900)
-    assert refusals.careful_until == 0
+    assert not await refusals.adapt_to(too_large("t"), serial=False, read_lsn=0x900)
+    assert refusals.serial_until == 0
 
 
 async def test_a_topic_whose_limits_have_changed_is_learnt_again(monkeypatch: pytest.MonkeyPatch) -> None:

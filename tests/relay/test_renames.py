@@ -9,7 +9,7 @@ from psycopg import sql
 from pgrelay.errors import SourceUnavailable
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog
-from pgrelay.relay.renames import Renames, Tried
+from pgrelay.relay.renames import RenameAttempt, Renames
 from tests.clock import Clock
 from tests.wire import build
 
@@ -39,13 +39,13 @@ def described(**oids: int) -> dict[int, bytes]:
 async def begins_anew(
     catalog: Catalog,
     relations: dict[int, bytes],
-    tried: dict[int, Tried],
+    tried: dict[int, RenameAttempt],
     lsn: int = LSN,
     takes: Callable[[str], bool] = lambda _: True,
 ) -> str:
     """Why a session begins a new stream; empty if it does not."""
     renames = Renames(relations, takes, tried)
-    await renames.ask(catalog)
+    await renames.look_up(catalog)
     try:
         renames.check(lsn)
     except SourceUnavailable as reason:
@@ -80,17 +80,17 @@ async def test_an_outdated_name_counts_once_all_before_the_query_was_relayed(
 @pytest.mark.parametrize(("taken", "begins"), [("events", True), ("events_old", True), ("other", False)])
 async def test_only_tables_that_are_relayed_under_either_name_count(taken: str, begins: bool) -> None:
     catalog = Names((OID, "public", "events_old"))
-    told = await begins_anew(catalog, described(events=OID), {}, takes=f"public.{taken}".__eq__)
-    assert bool(told) is begins
+    raised = await begins_anew(catalog, described(events=OID), {}, takes=f"public.{taken}".__eq__)
+    assert bool(raised) is begins
 
 
 async def test_what_was_asked_is_not_asked_again_before_it_counts() -> None:
     """If the relay lags, a later answer would never be old enough."""
     catalog = Names((OID, "public", "events_old"))
     renames = Renames(described(events=OID), lambda _: True, {})
-    await renames.ask(catalog)
+    await renames.look_up(catalog)
     renames.check(LSN - 1)
-    await renames.ask(catalog)
+    await renames.look_up(catalog)
     assert len(catalog.asked) == 1
     with pytest.raises(SourceUnavailable):
         renames.check(LSN)
@@ -99,14 +99,14 @@ async def test_what_was_asked_is_not_asked_again_before_it_counts() -> None:
 async def test_a_description_that_came_meanwhile_counts() -> None:
     relations = described(events=OID)
     renames = Renames(relations, lambda _: True, {})
-    await renames.ask(Names((OID, "public", "events_old")))
+    await renames.look_up(Names((OID, "public", "events_old")))
     relations |= described(events_older=OID)
     renames.check(LSN)
 
 
 async def test_what_does_not_help_is_tried_again_later_and_later(clock: Clock) -> None:
     """A transaction that was open during the rename may bring the old name again."""
-    tried: dict[int, Tried] = {}
+    tried: dict[int, RenameAttempt] = {}
     catalog = Names((OID, "public", "events_old"))
     for pause_s in (60, 120, 240):
         assert await begins_anew(catalog, described(events=OID), tried)
@@ -116,7 +116,7 @@ async def test_what_does_not_help_is_tried_again_later_and_later(clock: Clock) -
 
 
 async def test_a_table_that_takes_turns_with_its_names_is_followed_each_time(clock: Clock) -> None:
-    tried: dict[int, Tried] = {}
+    tried: dict[int, RenameAttempt] = {}
     for was, now in [("a", "b"), ("b", "a")] * 3:
         assert await begins_anew(Names((OID, "public", now)), described(**{was: OID}), tried)
         assert not await begins_anew(Names((OID, "public", now)), described(**{now: OID}), tried)

@@ -13,9 +13,9 @@ from tests.kafka.sinks import OFFSETS, sink_of
 
 
 async def test_a_reset_without_kafkas_acknowledgement_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgrelay.relay.reset._PATIENCE_S", 0.05)
+    monkeypatch.setattr("pgrelay.relay.reset._PUBLISH_TIMEOUT_S", 0.05)
     sink = sink_of(FakeProducer(waits=math.inf))
-    sink.failures.complain(KafkaError(KafkaError._TRANSPORT, "connection refused"))
+    sink.failures.on_error(KafkaError(KafkaError._TRANSPORT, "connection refused"))
     with pytest.raises(KafkaUnavailable) as caught:
         await _forget(sink, OFFSETS, [("app.offsets", b"{}", None, None, BY_KEY)], dropped=True)
     assert str(caught.value) == (

@@ -107,7 +107,7 @@ async def test_it_rests_ten_times_as_long_as_it_took_but_two_to_ten_seconds(
     polling = Polling(clock, takes_s)
     await polling.once()
     polling.poll.turn(7)
-    assert polling.poll.rest_s() == pytest.approx(rests_s)
+    assert polling.poll.due_in_s() == pytest.approx(rests_s)
     clock.now += rests_s - 0.01
     polling.poll.turn(7)
     assert polling.catalog.polls == 1
@@ -121,7 +121,7 @@ async def test_one_poll_is_under_way_at_a_time_and_is_cancelled_at_the_end(clock
     polling.catalog.answers.clear()
     polling.poll.turn(7)
     await asyncio.wait_for(polling.catalog.asked.wait(), 60)
-    assert polling.poll.rest_s() == float("inf")
+    assert polling.poll.due_in_s() == float("inf")
     clock.now += 100
     polling.poll.turn(7)
     assert len(asyncio.all_tasks() - before) == 1

@@ -28,7 +28,7 @@ def listen(silence: Silence, clock: Clock, seconds: int, *, waits: bool, asked_a
     asked = []
     for _ in range(seconds):
         clock.now += 1
-        if silence.must_ask():
+        if silence.must_request_reply():
             asked.append(int(clock.now) - 1000)
         silence.check(look(waits, asked_at or clock.now))
     return asked
@@ -36,7 +36,7 @@ def listen(silence: Silence, clock: Clock, seconds: int, *, waits: bool, asked_a
 
 def test_a_silent_server_is_asked_every_ten_seconds(silence: Silence, clock: Clock) -> None:
     assert listen(silence, clock, 25, waits=True) == [10, 20]
-    silence.broken()
+    silence.reset()
     assert listen(silence, clock, 25, waits=True) == [35, 45]
 
 
@@ -59,7 +59,7 @@ def test_a_walsender_that_decodes_may_be_silent_for_long(silence: Silence, clock
     """Rows of tables that are not published, by the million."""
     listen(silence, clock, 600, waits=False)
     listen(silence, clock, 9, waits=True)
-    silence.broken()
+    silence.reset()
     listen(silence, clock, 29, waits=True)
 
 
@@ -76,4 +76,4 @@ def test_a_walsender_that_waits_for_us_to_read_is_not_given_up(silence: Silence,
         clock.now += 1
         silence.check(look(True, clock.now))
     listen(silence, clock, 29, waits=True)
-    silence.broken()
+    silence.reset()

@@ -162,9 +162,9 @@ class World:
 
         def turned(session: Session) -> None:
             self._clock.now += 0.05
-            if not session.errand.under_way:
+            if not session.side_task.running:
                 kafka.answer_some(next(turns, None))
-            if source.told[-1:] == [self.wal_end]:
+            if source.confirmed[-1:] == [self.wal_end]:
                 stop.set()
 
         try:
@@ -173,7 +173,7 @@ class World:
         finally:
             await session.close()
             self._keep(kafka)
-            self.confirmed_lsn = max([self.confirmed_lsn, *source.told[: len(source.told) - lost]])
+            self.confirmed_lsn = max([self.confirmed_lsn, *source.confirmed[: len(source.confirmed) - lost]])
 
     def _keep(self, kafka: Broker) -> None:
         """Read what the relay has left in Kafka, by committed records only."""

@@ -15,7 +15,7 @@ import pytest
 
 from pgrelay.errors import Interrupted
 from pgrelay.relay.session import Session
-from pgrelay.relay.skip import Passing, StopRequests
+from pgrelay.relay.skip import SkipGoal, StopRequests
 
 INTERRUPTED = 130
 NOBODY = 1  # a port on which no server ever listens
@@ -41,9 +41,9 @@ def test_a_skip_that_waits_for_postgres_stops_when_asked(number: signal.Signals,
         assert process.stderr is not None
         assert any("waiting, will go on by itself" in line for line in process.stderr)
         process.send_signal(number)
-        told, complained = process.communicate(timeout=60)
-    assert (process.returncode, told) == (INTERRUPTED, "")
-    assert complained.endswith(
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (INTERRUPTED, "")
+    assert err.endswith(
         "pgrelay: stopped as asked, before it was certain that the transaction is left out; "
         "run the command again\n"
     )
@@ -59,9 +59,9 @@ def test_a_skip_stops_at_once_if_postgres_hangs(number: signal.Signals, tmp_path
         connection, _ = silent.accept()
         with connection:
             process.send_signal(number)
-            told, complained = process.communicate(timeout=60)
-    assert (process.returncode, told) == (INTERRUPTED, "")
-    assert complained == "pgrelay: stopped as asked; nothing was left out\n"
+            out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (INTERRUPTED, "")
+    assert err == "pgrelay: stopped as asked; nothing was left out\n"
 
 
 async def test_a_stop_does_not_wait_for_a_silent_postgres() -> None:
@@ -75,7 +75,7 @@ async def test_a_stop_does_not_wait_for_a_silent_postgres() -> None:
         finally:
             await asyncio.sleep(3600)
 
-    ending = asyncio.create_task(requests.ending(query()))
+    ending = asyncio.create_task(requests.run_until_stop(query()))
     await asyncio.wait_for(asked.wait(), 60)
     requests.stop()
     done, _ = await asyncio.wait([ending], timeout=60)
@@ -86,18 +86,18 @@ async def test_a_stop_does_not_wait_for_a_silent_postgres() -> None:
 
 def test_a_skip_ends_only_when_postgres_was_told() -> None:
     """Kafka may take its time to keep the position, before which nothing is confirmed."""
-    passing = Passing(0x800, message=False)
+    passing = SkipGoal(0x800, message=False)
     session: Any = SimpleNamespace(
         ledger=SimpleNamespace(flush_lsn=0x700),
         server_poll=SimpleNamespace(wal_end=0x900),
         encoder=SimpleNamespace(left_out=None),
         confirmations=SimpleNamespace(confirmed_lsn=0x700),
     )
-    passing.turned(cast(Session, session))
+    passing.on_turn(cast(Session, session))
     session.encoder.left_out = (2, 0x808)
     session.ledger.flush_lsn = 0x808
-    passing.turned(cast(Session, session))
+    passing.on_turn(cast(Session, session))
     assert not passing.reached
     session.confirmations.confirmed_lsn = 0x808
-    passing.turned(cast(Session, session))
+    passing.on_turn(cast(Session, session))
     assert (passing.reached, passing.changes, passing.begin) == (True, 2, 0x700)

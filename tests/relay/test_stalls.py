@@ -26,8 +26,8 @@ AGAIN = "Kafka acknowledges again"
 def stalled(observer: Observer, clock: Clock, *, committing: bool) -> FakeSession:
     """A session whose commit, or else its one record, Kafka leaves without an answer."""
     session = FakeSession()
-    observer.begins(session)
-    session.errand.committing = committing
+    observer.on_begin(session)
+    session.side_task.committing = committing
     if not committing:
         session.send()
     watch(observer, session, clock, 11)
@@ -45,7 +45,7 @@ def test_a_successful_commit_ends_a_stall_even_if_nothing_follows(
 ) -> None:
     session = stalled(observer, clock, committing=True)
     assert health.reason == STALLED
-    session.errand.committing = False
+    session.side_task.committing = False
     with capture_logs() as logs:
         watch(observer, session, clock, 3)
     assert health.ready
@@ -58,7 +58,7 @@ def test_a_new_stream_to_postgres_does_not_end_a_stall(
     stalled(observer, clock, committing=False)
     again = FakeSession()
     again.send()
-    observer.begins(again)
+    observer.on_begin(again)
     assert health.reason == STALLED
     watch(observer, again, clock, 3)
     assert health.reason == STALLED
@@ -82,7 +82,7 @@ def test_a_position_that_waits_long_is_a_stall_even_if_rows_flow(
 ) -> None:
     """Its topic may have another leader than those of rows. Without the position the slot never moves."""
     session = FakeSession()
-    observer.begins(session)
+    observer.on_begin(session)
     session.send()
     with capture_logs() as logs:
         for session.delivery.waits_s in range(1, 61):
@@ -100,7 +100,7 @@ def test_a_partition_that_accepts_nothing_is_a_stall_even_if_others_flow(
 ) -> None:
     """The oldest transaction has a record in that partition, so the slot never moves."""
     session = FakeSession()
-    observer.begins(session)
+    observer.on_begin(session)
     session.send()
     stuck = session.ledger.begin(commit_us=0)
     stuck.records = 2
@@ -121,7 +121,7 @@ def test_a_transaction_that_the_server_sends_slowly_is_no_stall(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
     session = FakeSession()
-    observer.begins(session)
+    observer.on_begin(session)
     begun = session.ledger.begin(commit_us=0)
     begun.records = begun.acknowledged = 2
     session.send()
@@ -135,7 +135,7 @@ def test_a_session_that_reads_its_position_is_not_ready_because_nothing_waits(
 ) -> None:
     stalled(observer, clock, committing=True)
     session = FakeSession(recovering=True)
-    observer.begins(session)
+    observer.on_begin(session)
     watch(observer, session, clock, 3)
     assert health.reason == "learning from Kafka what was delivered"
     session.delivery.recovering = False
@@ -158,7 +158,7 @@ def test_an_answer_that_the_encoder_waits_for_is_late_after_a_while(
 ) -> None:
     """A broker may hang just when the first row of a table makes us ask for its topic."""
     session = FakeSession()
-    observer.begins(session)
+    observer.on_begin(session)
     watch(observer, session, clock, 60)
     session.needing.need = NEEDS[asked]
     watch(observer, session, clock, 10)
@@ -177,7 +177,7 @@ def test_a_record_sent_after_a_late_answer_has_its_own_time(
 ) -> None:
     """An announcement's record follows its topic."""
     session = FakeSession()
-    observer.begins(session)
+    observer.on_begin(session)
     session.needing.need = TopicNeeded("app.public.t")
     watch(observer, session, clock, 15)
     session.send()
@@ -191,7 +191,7 @@ def test_answers_that_come_keep_it_ready_however_many_are_needed(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
     session = FakeSession()
-    observer.begins(session)
+    observer.on_begin(session)
     for number in range(60):
         session.needing.need = TopicNeeded(f"app.public.t{number}")
         watch(observer, session, clock, 1)
@@ -202,14 +202,14 @@ def test_a_new_session_first_meets_again_what_the_last_one_waited_for(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
     session = FakeSession()
-    observer.begins(session)
+    observer.on_begin(session)
     session.needing.need = TopicNeeded("app.public.t")
     watch(observer, session, clock, 12)
     late = "no answer for 10 s from Kafka about topic app.public.t"
     assert health.reason == late
     with capture_logs() as logs:
         again = FakeSession()
-        observer.begins(again)
+        observer.on_begin(again)
         watch(observer, again, clock, 2)
         again.needing.need = TopicNeeded("app.public.t")
         watch(observer, again, clock, 30)
@@ -226,7 +226,7 @@ def test_a_stall_is_over_if_a_new_session_waits_for_nothing(
     """What it waited for may have been rolled back, or another relay may have sent it."""
     stalled(observer, clock, committing=False)
     session = FakeSession()
-    observer.begins(session)
+    observer.on_begin(session)
     watch(observer, session, clock, 3)
     assert health.reason == STALLED
     watch(observer, session, clock, 1)
@@ -245,7 +245,7 @@ def test_a_standby_that_holds_up_postgres_is_a_stall(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
     session = FakeSession()
-    observer.begins(session)
+    observer.on_begin(session)
     session.postgres.wal = awaiting(standby=True)
     with capture_logs() as logs:
         watch(observer, session, clock, 11)
@@ -269,10 +269,10 @@ def test_a_standby_that_is_merely_behind_is_no_stall(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
     session = FakeSession()
-    observer.begins(session)
+    observer.on_begin(session)
     session.postgres.wal = awaiting(standby=True)
     for second in range(60):
-        session.ledger.seen(0x1000 + second)
+        session.ledger.note_wal_end(0x1000 + second)
         watch(observer, session, clock, 1)
         assert health.ready
 
@@ -280,7 +280,7 @@ def test_a_standby_that_is_merely_behind_is_no_stall(
 def test_nothing_is_logged_if_nothing_waits(observer: Observer, health: Health, clock: Clock) -> None:
     session = FakeSession()
     with capture_logs() as logs:
-        observer.begins(session)
+        observer.on_begin(session)
         watch(observer, session, clock, 60)
     assert health.ready
     assert logs == []
@@ -290,14 +290,14 @@ def test_a_quota_that_is_used_up_is_told_at_once_but_rarely(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
     session = FakeSession()
-    observer.begins(session)
+    observer.on_begin(session)
     session.send()
     with capture_logs() as logs:
         for _ in range(60):
-            session.sink.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 4.6))
+            session.sink.failures.on_throttle(ThrottleEvent("127.0.0.1:9092/1", 1, 4.6))
             flow(observer, session, clock)
         assert health.ready
-        session.sink.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 20.0))
+        session.sink.failures.on_throttle(ThrottleEvent("127.0.0.1:9092/1", 1, 20.0))
         watch(observer, session, clock, 30)
         assert health.ready
         watch(observer, session, clock, 1)
@@ -313,8 +313,8 @@ def test_a_short_delay_by_a_quota_is_not_worth_a_line(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
     session = FakeSession()
-    observer.begins(session)
-    session.sink.failures.throttled(ThrottleEvent("127.0.0.1:9092/1", 1, 0.4))
+    observer.on_begin(session)
+    session.sink.failures.on_throttle(ThrottleEvent("127.0.0.1:9092/1", 1, 0.4))
     with capture_logs() as logs:
         watch(observer, session, clock, 3)
     assert logs == []

@@ -10,9 +10,9 @@ from pgrelay.errors import GapError, PositionError, SetupError
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.offsets import Position
 from pgrelay.kafka.sink import Sink
-from pgrelay.kafka.topics import TopicOf
+from pgrelay.kafka.topics import TopicKind
 from pgrelay.relay.server import Server
-from pgrelay.relay.stored_position import open_positions, refuse_new_slot
+from pgrelay.relay.stored_position import check_may_create_slot, read_or_init_position
 from tests.kafka.producer import FakeProducer
 from tests.kafka.sinks import FakeOffsets, sink_of
 from tests.relay.test_gap_checks import SLOT, upstream
@@ -24,14 +24,14 @@ class FakeTopics(KnownTopics):
     def __init__(self, ours: bool, heard: bool) -> None:
         self._ours = ours
         self._heard = heard
-        self.made = set()
+        self.created = set()
 
-    async def learn(self) -> None: ...
+    async def load(self) -> None: ...
 
     def __contains__(self, topic: str) -> bool:
         return self._ours and self._heard
 
-    async def require(self, topic: str, of: TopicOf = "rows") -> None:
+    async def require(self, topic: str, kind: TopicKind = "rows") -> None:
         if not self._ours:
             raise SetupError("no")
 
@@ -62,7 +62,7 @@ def sink_with(topics: FakeTopics) -> Sink:
 
 async def check(kept: Position | None, known: Position | None, heard: bool = True) -> None:
     """Check the position in Kafka and this process's own against the server, as a start does."""
-    found = await open_positions(sink_with(FakeTopics(ours=True, heard=heard)), FakeOffsets(kept))
+    found = await read_or_init_position(sink_with(FakeTopics(ours=True, heard=heard)), FakeOffsets(kept))
     await upstream().check_further(found, known)
 
 
@@ -91,12 +91,12 @@ async def test_a_topic_unknown_to_the_asked_broker_is_read_anyway() -> None:
 
 async def test_an_offsets_topic_that_may_not_be_created_is_an_error() -> None:
     with pytest.raises(SetupError, match=r"^no$"):
-        await open_positions(sink_with(FakeTopics(ours=False, heard=True)), FakeOffsets())
+        await read_or_init_position(sink_with(FakeTopics(ours=False, heard=True)), FakeOffsets())
 
 
 async def test_a_position_that_is_none_refuses_a_new_slot() -> None:
     """It may hide a gap. But without the right to read it, at least once does without positions."""
     sink = sink_with(FakeTopics(ours=True, heard=True))
     with pytest.raises(PositionError, match=r"^rubbish$"):
-        await refuse_new_slot(sink, server_with(PositionError("rubbish")))
-    await refuse_new_slot(sink, server_with(SetupError("no right to read")))
+        await check_may_create_slot(sink, server_with(PositionError("rubbish")))
+    await check_may_create_slot(sink, server_with(SetupError("no right to read")))

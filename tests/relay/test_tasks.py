@@ -13,7 +13,7 @@ from structlog.typing import EventDict
 from pgrelay.check.advice import advise
 from pgrelay.config import Config
 from pgrelay.relay.process import run
-from pgrelay.relay.tasks import cancelled, each, optional
+from pgrelay.relay.tasks import cancel_and_wait, gather_limited, start_optional
 from pgrelay.status.status import Status
 
 
@@ -48,14 +48,14 @@ async def test_a_failure_is_a_warning_with_its_traceback(
         raise Bug("of the check")
 
     monkeypatch.setattr("pgrelay.check.advice.check", check)
-    await asyncio.wait([optional(advise(config), "advice")])
+    await asyncio.wait([start_optional(advise(config), "advice")])
     (warning,) = logs
     assert (warning["event"], warning["reason"]) == ("going on without advice", "of the check")
     assert isinstance(warning["exc_info"], Bug)
 
 
 async def test_success_and_cancellation_are_not_failures(logs: list[EventDict]) -> None:
-    done, cut = optional(asyncio.sleep(0), "an end"), optional(asyncio.sleep(3600), "a cut")
+    done, cut = start_optional(asyncio.sleep(0), "an end"), start_optional(asyncio.sleep(3600), "a cut")
     await done
     cut.cancel()
     await asyncio.wait([cut])
@@ -100,9 +100,9 @@ class Asked:
 @pytest.mark.timeout(30)
 async def test_each_runs_a_limited_number_at_a_time_and_keeps_the_order() -> None:
     asked = Asked(3)
-    assert await each(asked.double, range(9), 3) == [0, 2, 4, 6, 8, 10, 12, 14, 16]
+    assert await gather_limited(asked.double, range(9), 3) == [0, 2, 4, 6, 8, 10, 12, 14, 16]
     assert asked.most == 3
-    assert await each(asked.double, [], 3) == []
+    assert await gather_limited(asked.double, [], 3) == []
 
 
 @pytest.mark.timeout(30)
@@ -115,7 +115,7 @@ async def test_a_failure_cancels_the_others() -> None:
         return await asked.double(number)
 
     with pytest.raises(Bug):
-        await each(double, range(9), 3)
+        await gather_limited(double, range(9), 3)
     assert asked.most > 1
     assert asked.under_way == 0
 
@@ -142,7 +142,7 @@ async def test_a_task_that_ends_slowly_is_cancelled_again(
     """For example a query cancelled at a server that does not answer, and the transaction around it."""
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
-    await cancelled(task)
+    await cancel_and_wait(task)
     assert task.cancelled()
 
 
@@ -158,5 +158,5 @@ async def test_a_task_that_needs_a_moment_to_end_gets_it() -> None:
 
     task = asyncio.create_task(query())
     await asyncio.sleep(0)
-    await cancelled(task)
+    await cancel_and_wait(task)
     assert ended.is_set()

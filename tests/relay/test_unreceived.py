@@ -35,7 +35,7 @@ def test_a_stream_that_is_always_some_seconds_behind_is_no_further_behind() -> N
 
 def test_what_was_received_and_not_delivered_comes_again_after_a_reconnect() -> None:
     unreceived = Unreceived()
-    assert unreceived.since(9 * MIB, look(9 * MIB, 60), now=62, delivered=5, waits=10) is None
+    assert unreceived.since(9 * MIB, look(9 * MIB, 60), now=62, delivered=5, unacknowledged=10) is None
     assert unreceived.since(0, look(9 * MIB, 64), now=66, delivered=5) == 10
 
 
@@ -63,5 +63,5 @@ def test_what_was_written_before_a_stream_began_is_late_at_once() -> None:
     """A graph or an alert would take 0 for the end of the lag, at each reconnect."""
     unreceived = Unreceived()
     unreceived.since(0, look(0, 10), now=12, delivered=5)
-    assert unreceived.since(0, look(9 * MIB, 60), now=60.1, delivered=5, before=True) == 10
+    assert unreceived.since(0, look(9 * MIB, 60), now=60.1, delivered=5, before_stream=True) == 10
     assert unreceived.since(0, look(9 * MIB, 60.2), now=60.3, delivered=5) == 10

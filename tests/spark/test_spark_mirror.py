@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
-from pgrelay.early_stop import Note
+from pgrelay.early_stop import SignalRecorder
 from pgrelay.errors import SetupError
 from pgrelay.spark_mirror.run import _asked_to_stop, _leave_failures_to_us
 from tests.docs.pages import blocks
@@ -158,12 +158,12 @@ def test_spark_submit_runs_it_on_two_workers(
 
 def test_a_signal_at_the_start_is_no_error_of_the_call_that_it_interrupts() -> None:
     """Py4J catches every Exception that ends a call, and takes it for the end of Java's process."""
-    stop, before = threading.Event(), Note()
+    stop, before = threading.Event(), SignalRecorder()
     try:
         with pytest.raises(KeyboardInterrupt), _asked_to_stop(stop), suppress(Exception):
             signal.raise_signal(signal.SIGTERM)
     finally:
-        before.give_back()
+        before.restore()
     assert stop.is_set()
 
 

@@ -14,7 +14,7 @@ from pgrelay.status.health import Health
 from pgrelay.status.http import StatusServer
 from pgrelay.status.status import Status
 from pgrelay.status.troubles import Troubles
-from tests.threads import joined
+from tests.threads import threads_joined
 
 NOW_S = 1_800_000_000.0
 PASSWORD = "hunter2"
@@ -59,8 +59,8 @@ def config(**sections: dict[str, object]) -> Config:
 
 
 @dataclass
-class Told:
-    """A status and the objects that it reads, with their own clock."""
+class RelayStub:
+    """What a relay shows its status from, with a clock of its own."""
 
     clock: Clock = field(default_factory=Clock)
     config: Config = field(default_factory=config)
@@ -69,7 +69,9 @@ class Told:
         self.metrics = Metrics(self.clock)
         self.health = Health(lambda: 0.0)  # never stuck, however long a test takes
         self.health.troubles = Troubles(self.clock)
-        self.metrics.watch(lambda: self.health.ready, base_directory(self.config.transactions.spool_dir))
+        self.metrics.set_sources(
+            lambda: self.health.ready, base_directory(self.config.transactions.spool_dir)
+        )
         self.status = Status(self.config, self.metrics, self.health, self.clock)
 
     def pass_second(self, *open_transactions: OpenTransaction) -> None:
@@ -80,14 +82,14 @@ class Told:
     @contextmanager
     def served(self, port: int = 0) -> Iterator[StatusServer]:
         address = "127.0.0.1", port
-        with joined(), StatusServer(address, self.metrics, self.health, self.status.json) as server:
+        with threads_joined(), StatusServer(address, self.metrics, self.health, self.status.json) as server:
             yield server
 
 
-def busy(told: Told, spool: Spool, seconds: int = 240) -> None:
+def busy(relay: RelayStub, spool: Spool, seconds: int = 240) -> None:
     """Some minutes of a shop's day, in one of which Kafka was slow."""
-    told.health.streaming()
-    metrics, lsn = told.metrics, 0x2A_0000_0000
+    relay.health.set_streaming()
+    metrics, lsn = relay.metrics, 0x2A_0000_0000
     metrics.published_tables = 7
     metrics.set_slot_wal(retained=1.4e9, safe=18.2e9)
     large, small = open_transaction(spool, 90_211, 9_000_000), open_transaction(spool, 90_377, 400_000)
@@ -102,14 +104,14 @@ def busy(told: Told, spool: Spool, seconds: int = 240) -> None:
         metrics.set_lsns(
             server=lsn, received=lsn - behind // 3, acknowledged=lsn - behind, confirmed=lsn - behind
         )
-        metrics.set_oldest_commit(int((told.clock() - 0.004 - 9 * slow + 1) * 1e6))
+        metrics.set_oldest_commit(int((relay.clock() - 0.004 - 9 * slow + 1) * 1e6))
         metrics.inflight_records = int(120 + 9000 * slow)
         for n in range(40):
-            metrics.observe_delivery(int((told.clock() - (0.0009 + 0.0001 * n)) * 1e6))
+            metrics.observe_delivery(int((relay.clock() - (0.0009 + 0.0001 * n)) * 1e6))
         metrics.transactions += 40
         metrics.spooled_bytes = spool.on_disk
-        told.pass_second(large, small)
-    metrics.set_oldest_commit(int((told.clock() - 0.004) * 1e6))
+        relay.pass_second(large, small)
+    metrics.set_oldest_commit(int((relay.clock() - 0.004) * 1e6))
     large.frames.discard()
 
 

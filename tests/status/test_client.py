@@ -15,7 +15,7 @@ from pgrelay.config import Whereabouts
 from pgrelay.errors import SetupError
 from pgrelay.status.client import ask
 from pgrelay.status.http import StatusServer
-from tests.status.relays import PASSWORD, Told
+from tests.status.relays import PASSWORD, RelayStub
 
 
 def listening_at(listen: str | None, slot: str = "shop") -> Whereabouts:
@@ -32,15 +32,15 @@ def file_of(folder: Path, listen: str) -> str:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_a_running_relay_answers(host: str) -> None:
-    with Told().served() as server:
+    with RelayStub().served() as server:
         assert ask(listening_at(f"{host}:{server.port}"), "relay.yaml")["slot"] == "shop"
 
 
 def test_the_command_prints_the_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told()
-    told.health.streaming()
+    relay = RelayStub()
+    relay.health.set_streaming()
     # structlog prints to stdout unless it is configured.
-    with told.served() as server, structlog.testing.capture_logs():
+    with relay.served() as server, structlog.testing.capture_logs():
         assert main(["status", "--config", file_of(tmp_path, f"127.0.0.1:{server.port}")]) == 0
         assert "slot shop, streaming, up 0 s" in capsys.readouterr().out
         assert main(["status", "--config", file_of(tmp_path, f"127.0.0.1:{server.port}"), "--json"]) == 0
@@ -54,9 +54,9 @@ def test_the_command_needs_none_of_the_relays_secrets(
 ) -> None:
     file = tmp_path / "relay.yaml"
     monkeypatch.setenv("PGRELAY_SOURCE__SLOT", "shop")
-    told = Told()
-    told.health.streaming()
-    with told.served() as server, structlog.testing.capture_logs():
+    relay = RelayStub()
+    relay.health.set_streaming()
+    with relay.served() as server, structlog.testing.capture_logs():
         file.write_text(
             "source: {dsn: '${NOT_SET_HERE}', slot: other}\n"
             "sink: {kafka: {bootstrap.servers: 'k:9092', sasl.password: '${NOT_SET_HERE}'}}\n"
@@ -93,7 +93,7 @@ def test_without_a_known_address_the_status_is_an_error(listen: str | None, why:
 
 def test_the_answer_of_another_slots_relay_is_an_error() -> None:
     with (
-        Told().served() as server,
+        RelayStub().served() as server,
         pytest.raises(SetupError, match=r"has slot shop, but relay.yaml names other; correct http.listen"),
     ):
         ask(listening_at(f"127.0.0.1:{server.port}", slot="other"), "relay.yaml")
@@ -121,8 +121,8 @@ def test_an_answer_that_is_no_relays_is_an_error(body: bytes) -> None:
 def test_a_relay_of_another_version_is_an_error_except_as_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = Told()
-    other = StatusServer(("127.0.0.1", 0), told.metrics, told.health, lambda: {"slot": "shop", "new": 1})
+    relay = RelayStub()
+    other = StatusServer(("127.0.0.1", 0), relay.metrics, relay.health, lambda: {"slot": "shop", "new": 1})
     with other as server, structlog.testing.capture_logs():
         file = file_of(tmp_path, f"127.0.0.1:{server.port}")
         assert main(["status", "--config", file]) == 2

@@ -51,9 +51,9 @@ def test_any_table_name_can_be_a_label(metrics: Metrics) -> None:
 
 
 def test_every_metric_of_ours_has_advice_in_its_help(metrics: Metrics) -> None:
-    told = re.findall(r"^# HELP (pgrelay_\w+) (.*)$", Exposition(metrics).render().decode(), re.MULTILINE)
-    assert told
-    assert [name for name, text in told if not re.search(r"\bIf (it|you) ", text)] == []
+    relay = re.findall(r"^# HELP (pgrelay_\w+) (.*)$", Exposition(metrics).render().decode(), re.MULTILINE)
+    assert relay
+    assert [name for name, text in relay if not re.search(r"\bIf (it|you) ", text)] == []
 
 
 def test_reconnections_to_every_end_are_exposed_from_the_start(metrics: Metrics) -> None:
@@ -64,5 +64,5 @@ def test_reconnections_to_every_end_are_exposed_from_the_start(metrics: Metrics)
 
 
 def test_info_describes_the_relay(metrics: Metrics) -> None:
-    metrics.describe(version="1.2", slot="pgrelay")
+    metrics.set_labels(version="1.2", slot="pgrelay")
     assert value(metrics, "pgrelay_info", version="1.2", slot="pgrelay") == 1

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from pgrelay.status.history import KEPT, History, Latencies, Sample, quantile
+from pgrelay.status.history import MAX_POINTS, History, Latencies, Sample, quantile
 
 NOTHING: Latencies = [(0.001, 0), (0.01, 0), (math.inf, 0)]
 
@@ -46,9 +46,9 @@ def test_rates_forget_old_samples() -> None:
 
 def test_the_chart_holds_the_last_minutes() -> None:
     history = History()
-    for second in range(KEPT + 5):
+    for second in range(MAX_POINTS + 5):
         history.add(sample(second, lag_s=second))
-    assert len(history.points) == KEPT
+    assert len(history.points) == MAX_POINTS
     assert history.points[0].lag_s == 5
 
 

@@ -14,7 +14,7 @@ from pgrelay.errors import SetupError
 from pgrelay.metrics import Metrics
 from pgrelay.status.health import Health
 from pgrelay.status.http import StatusServer
-from tests.threads import joined
+from tests.threads import threads_joined
 
 
 class Clock:
@@ -43,7 +43,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def server(metrics: Metrics, health: Health) -> Iterator[StatusServer]:
-    with joined(), StatusServer(("127.0.0.1", 0), metrics, health, tell) as running:
+    with threads_joined(), StatusServer(("127.0.0.1", 0), metrics, health, tell) as running:
         yield running
 
 
@@ -67,7 +67,7 @@ def test_healthz_is_200_while_the_loop_turns(server: StatusServer) -> None:
 
 
 def test_healthz_is_200_while_the_stream_waits(server: StatusServer, health: Health) -> None:
-    health.waiting("Kafka is away; trying again in 5 s")
+    health.set_waiting("Kafka is away; trying again in 5 s")
     assert ask(server, "/healthz") == (200, "working\n")
 
 
@@ -86,20 +86,20 @@ def test_readyz_is_503_before_the_stream_flows(server: StatusServer, health: Hea
 
 
 def test_readyz_is_200_while_the_stream_flows(server: StatusServer, health: Health) -> None:
-    health.streaming()
+    health.set_streaming()
     assert health.ready
     assert ask(server, "/readyz") == (200, "streaming\n")
 
 
 def test_readyz_names_what_is_waited_for(server: StatusServer, health: Health) -> None:
-    health.streaming()
-    health.waiting("waiting for slot pgrelay: active for PID 77")
+    health.set_streaming()
+    health.set_waiting("waiting for slot pgrelay: active for PID 77")
     assert not health.ready
     assert ask(server, "/readyz") == (503, "waiting for slot pgrelay: active for PID 77\n")
 
 
 def test_readyz_is_503_while_the_loop_is_stuck(server: StatusServer, health: Health, clock: Clock) -> None:
-    health.streaming()
+    health.set_streaming()
     clock.now_s += 10
     assert ask(server, "/readyz") == (503, "stuck: the event loop has not run for 10 s\n")
 

@@ -14,7 +14,7 @@ from pgrelay.errors import RecordError, SourceUnavailable
 from pgrelay.status.http import StatusServer
 from tests.ports import held_port
 from tests.status.browser import chromium
-from tests.status.relays import PASSWORD, Told, busy
+from tests.status.relays import PASSWORD, RelayStub, busy
 
 Scheme = Literal["light", "dark"]
 
@@ -38,20 +38,20 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Told:
+def relay(tmp_path: Path) -> RelayStub:
     """A relay with something to show everywhere."""
-    told = Told()
-    told.health.troubles.raised(SourceUnavailable("Postgres can't be reached: refused"))
-    busy(told, Spool(tmp_path))
-    told.health.troubles.raised(
+    relay = RelayStub()
+    relay.health.troubles.record_error(SourceUnavailable("Postgres can't be reached: refused"))
+    busy(relay, Spool(tmp_path))
+    relay.health.troubles.record_error(
         RecordError("a record can't be delivered: too large; raise max.message.bytes")
     )
-    return told
+    return relay
 
 
 @pytest.fixture
-def server(told: Told) -> Iterator[StatusServer]:
-    with told.served() as server:
+def server(relay: RelayStub) -> Iterator[StatusServer]:
+    with relay.served() as server:
         yield server
 
 
@@ -89,9 +89,11 @@ def shown(page: Page, name: str) -> str:
 
 
 @pytest.mark.parametrize("options", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_everything_that_the_relay_reports_is_shown(told: Told, show: Open, options: dict[str, Any]) -> None:
+def test_everything_that_the_relay_reports_is_shown(
+    relay: RelayStub, show: Open, options: dict[str, Any]
+) -> None:
     page = show(**options)
-    now = told.status.snapshot()
+    now = relay.status.snapshot()
     expect(page.locator("body")).to_have_attribute("data-state", "streaming")
     assert page.title() == "shop: streaming"
     for stage in now.stages:
@@ -128,35 +130,35 @@ def test_the_configuration_is_shown_without_secrets(show: Open) -> None:
     assert PASSWORD not in page.content()
 
 
-def test_the_page_follows_the_relay(told: Told, show: Open) -> None:
+def test_the_page_follows_the_relay(relay: RelayStub, show: Open) -> None:
     page = show(**DESKTOP)
-    told.metrics.add_records("public.returns", "c", 1234)
-    told.health.waiting("Kafka does not acknowledge: refused")
-    told.pass_second()
+    relay.metrics.add_records("public.returns", "c", 1234)
+    relay.health.set_waiting("Kafka does not acknowledge: refused")
+    relay.pass_second()
     expect(page.locator("#tables")).to_contain_text("public.returns")
     expect(page.locator("#notice")).to_have_text("Waiting: Kafka does not acknowledge: refused")
     expect(page.locator("body")).to_have_attribute("data-state", "waiting")
-    told.health.streaming()
+    relay.health.set_streaming()
     expect(page.locator("#notice")).to_be_hidden()
 
 
-def test_foreign_text_is_never_markup(told: Told, show: Open) -> None:
-    told.metrics.add_records('public.<img src="x" onerror="alert(1)">', "c", 9_999_999)
-    told.health.troubles.tell("<script>alert(1)</script>", "<b>none</b>")
+def test_foreign_text_is_never_markup(relay: RelayStub, show: Open) -> None:
+    relay.metrics.add_records('public.<img src="x" onerror="alert(1)">', "c", 9_999_999)
+    relay.health.troubles.record("<script>alert(1)</script>", "<b>none</b>")
     page = show(**DESKTOP)
     assert page.locator("#tables img").count() == 0
     assert "<script>alert(1)</script>" in page.locator("#troubles").inner_text()
 
 
-def test_the_page_shows_when_the_relay_goes_away_and_comes_back(told: Told, browser: Browser) -> None:
+def test_the_page_shows_when_the_relay_goes_away_and_comes_back(relay: RelayStub, browser: Browser) -> None:
     with held_port() as port, closing(browser.new_context(**DESKTOP)) as context:
         page = context.new_page()
-        with told.served(port):
+        with relay.served(port):
             page.goto(f"http://127.0.0.1:{port}/")
             expect(page.locator("body")).to_have_attribute("data-state", "streaming")
         expect(page.locator("body")).to_have_attribute("data-state", "lost")
         expect(page.locator("#notice")).to_contain_text("pgrelay does not answer")
-        with told.served(port):
+        with relay.served(port):
             expect(page.locator("body")).to_have_attribute("data-state", "streaming")
 
 
@@ -166,7 +168,7 @@ def test_a_relay_that_has_just_started_is_shown(browser: Browser) -> None:
         page = context.new_page()
         complaints: list[str] = []
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        with Told().served() as server:
+        with RelayStub().served() as server:
             page.goto(f"http://127.0.0.1:{server.port}/")
             expect(page.locator("#notice")).to_have_text("Waiting: starting")
             expect(page.locator("#troubles")).to_have_text("None since the start.")
@@ -179,13 +181,13 @@ def test_a_relay_that_has_just_started_is_shown(browser: Browser) -> None:
         context.close()
 
 
-def test_the_chart_shows_the_value_under_the_pointer(told: Told, show: Open) -> None:
+def test_the_chart_shows_the_value_under_the_pointer(relay: RelayStub, show: Open) -> None:
     page = show(**DESKTOP)
     chart = page.locator("[data-chart=lag_s]")
     box = chart.locator("svg").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 20)
-    last = told.status.snapshot().chart.lag_s[-1]
+    last = relay.status.snapshot().chart.lag_s[-1]
     assert last is not None
     expect(chart.locator(".value")).to_have_text(
         f"{'0 s' if last == 0 else f'{last * 1000:.2f} ms'}, just now"
@@ -196,16 +198,16 @@ def test_the_chart_shows_the_value_under_the_pointer(told: Told, show: Open) -> 
     expect(chart.locator(".value")).to_have_text("")
 
 
-def test_the_chart_has_a_gap_for_unknown_values(told: Told, show: Open) -> None:
+def test_the_chart_has_a_gap_for_unknown_values(relay: RelayStub, show: Open) -> None:
     page = show(**DESKTOP)
     curve = page.locator("[data-chart=lag_s] .curve")
     assert (curve.get_attribute("d") or "").count("M") == 1
-    told.health.waiting("Postgres is away")
-    told.metrics.set_oldest_commit(None)
-    told.pass_second()
-    told.health.streaming()
-    told.pass_second()
-    told.pass_second()
+    relay.health.set_waiting("Postgres is away")
+    relay.metrics.set_oldest_commit(None)
+    relay.pass_second()
+    relay.health.set_streaming()
+    relay.pass_second()
+    relay.pass_second()
     expect(curve).to_have_attribute("d", re.compile(r"^M[^M]+M[^M]+$"))
 
 
@@ -218,9 +220,9 @@ def test_nothing_is_wider_than_the_screen(show: Open, options: dict[str, Any]) -
 @pytest.mark.parametrize(
     "options", [PHONE, {"viewport": {"width": 861, "height": 900}}, DESKTOP], ids=["phone", "half", "desktop"]
 )
-def test_large_numbers_have_room(told: Told, show: Open, options: dict[str, Any]) -> None:
-    told.metrics.add_records("public.years", "c", 12_345_678_901)
-    told.metrics.inflight_records = 499_999
+def test_large_numbers_have_room(relay: RelayStub, show: Open, options: dict[str, Any]) -> None:
+    relay.metrics.add_records("public.years", "c", 12_345_678_901)
+    relay.metrics.inflight_records = 499_999
     page = show(**options)
     expect(page.get_by_text("499,999")).to_be_visible()
     expect(page.get_by_text("12,345,678,901")).to_be_visible()
@@ -237,9 +239,11 @@ def test_a_phone_has_its_own_picture_with_readable_text(show: Open) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("reason", [None, "Kafka does not acknowledge"], ids=["streaming", "waiting"])
-def test_every_text_has_enough_contrast(told: Told, show: Open, scheme: Scheme, reason: str | None) -> None:
+def test_every_text_has_enough_contrast(
+    relay: RelayStub, show: Open, scheme: Scheme, reason: str | None
+) -> None:
     if reason is not None:
-        told.health.waiting(reason)
+        relay.health.set_waiting(reason)
     contrasts = show(scheme=scheme, **DESKTOP).evaluate(CONTRASTS)
     assert len(contrasts) > 50
     assert [(text, ratio) for text, ratio in contrasts if ratio < LEAST_CONTRAST] == []

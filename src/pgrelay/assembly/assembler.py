@@ -200,11 +200,11 @@ class Assembler:
         try:
             return pgoutput.parse(frame, start=HEADER_SIZE)
         except ProtocolError as error:
-            raise error.at(frame_lsn(frame)) from None
+            raise error.with_lsn(frame_lsn(frame)) from None
 
     def _misplaced(self, frame: bytes) -> ProtocolError:
         tag = chr(frame[HEADER_SIZE])
-        return ProtocolError(f"message {tag!r} out of place, {self._where()}").at(frame_lsn(frame))
+        return ProtocolError(f"message {tag!r} out of place, {self._where()}").with_lsn(frame_lsn(frame))
 
     def _where(self) -> str:
         if self._plain is not None:
@@ -263,7 +263,7 @@ class Assembler:
             raise ProtocolError(
                 f"transaction {begin.xid} began for commit LSN {format_lsn(begin.commit_lsn)} "
                 f"and committed at {format_lsn(commit.commit_lsn)}"
-            ).at(frame_lsn(frame))
+            ).with_lsn(frame_lsn(frame))
         self._plain = None
         self._events.append(TransactionEnd(commit.end_lsn))
 
@@ -271,7 +271,9 @@ class Assembler:
         transaction = self._open.get(start.xid)
         if start.first != (transaction is None):
             known = "is not known" if transaction is None else "has begun already"
-            raise ProtocolError(f"StreamStart of transaction {start.xid}, which {known}").at(frame_lsn(frame))
+            raise ProtocolError(f"StreamStart of transaction {start.xid}, which {known}").with_lsn(
+                frame_lsn(frame)
+            )
         if transaction is None:
             transaction = OpenTransaction(start.xid, self.spool.buffer(str(start.xid)))
             self._open[start.xid] = transaction
@@ -280,7 +282,7 @@ class Assembler:
     def _end_stream(self, end: StreamEnd, frame: bytes) -> None:
         if (transaction := self._open.get(end.xid)) is None:
             unknown = f"{type(end).__name__} of transaction {end.xid}, which has no StreamStart"
-            raise ProtocolError(unknown).at(frame_lsn(frame))
+            raise ProtocolError(unknown).with_lsn(frame_lsn(frame))
         self._ended = transaction, end
         self.doubtful = transaction.subtransactions.besides(transaction.aborted)
         if not self.doubtful:

@@ -33,7 +33,7 @@ from pgrelay.assembly.spool_files import (
     spool_error,
     sync_directory,
 )
-from pgrelay.errors import BEGIN_ANEW, GapError, SpoolDamaged
+from pgrelay.errors import RESET_CURE, GapError, SpoolDamaged
 from pgrelay.lsn import format_lsn
 from pgrelay.wire.transactions import Prepare, StreamPrepare
 from pgrelay.wire.xid import ahead
@@ -177,7 +177,7 @@ class PreparedStore:
         except SpoolDamaged as damage:
             raise GapError(
                 f"prepared transaction {entry.gid!r} (xid {entry.xid}), whose rows are not sent again: "
-                f"{damage}; restore the file, or {BEGIN_ANEW}"
+                f"{damage}; restore the file, or {RESET_CURE}"
             ) from damage
 
     def committed(self, entry: Prepared, end_lsn: int) -> None:
@@ -231,7 +231,7 @@ def _read(path: Path) -> Prepared:
     except (ValueError, TypeError) as error:
         raise GapError(
             f"{path}: not a prepared transaction of ours ({error}), and its rows are not sent again; "
-            f"restore the file, or {BEGIN_ANEW}"
+            f"restore the file, or {RESET_CURE}"
         ) from error
     except OSError as error:
         raise spool_error(path, error) from error

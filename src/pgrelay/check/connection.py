@@ -5,7 +5,7 @@ import os
 from psycopg.conninfo import conninfo_to_dict
 
 from pgrelay.check.findings import Finding, error, ok, warning
-from pgrelay.errors import PgrelayError, SourceUnavailable, cut_at_cure
+from pgrelay.errors import PgrelayError, SourceUnavailable, split_cure
 from pgrelay.postgres.cures import cure
 from pgrelay.postgres.source import Source
 
@@ -18,7 +18,7 @@ def refused_connection(refusal: PgrelayError, dsn: str) -> Finding:
 
 
 def _refused(what: str, refusal: PgrelayError, dsn: str) -> Finding:
-    reason, fix = cut_at_cure(refusal)
+    reason, fix = split_cure(refusal)
     fix = fix or cure(reason, dsn)
     for head in ("source.dsn: ", "Postgres can't be reached: ", "connection failed: ", "connection is bad: "):
         reason = reason.removeprefix(head)

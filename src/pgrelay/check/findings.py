@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pgrelay.errors import GapError, PgrelayError, cut_at_cure
+from pgrelay.errors import GapError, PgrelayError, split_cure
 from pgrelay.figures import counted
 
 SHOWN: Final = 5  # of several findings or names of a kind
@@ -41,7 +41,7 @@ def error(what: str, why: str, cure: str, gap: bool = False) -> Finding:
 
 def refused(refusal: PgrelayError, why: str) -> Finding:
     """An error that a run would meet, as a finding. Without `; `, its cure follows the last `: `."""
-    what, cure = cut_at_cure(refusal)
+    what, cure = split_cure(refusal)
     if not cure:
         what, _, cure = what.rpartition(": ")
     return error(what, why, cure, gap=isinstance(refusal, GapError))

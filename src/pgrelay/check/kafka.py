@@ -17,7 +17,7 @@ from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
 from pgrelay.kafka.cluster import Broker, Cluster, Overview
-from pgrelay.kafka.errors import SPEECHLESS, cure
+from pgrelay.kafka.errors import PROTOCOL_CURE, cure
 from pgrelay.kafka.producer_options import GAPLESS
 from pgrelay.kafka.sink import Sink
 
@@ -66,7 +66,7 @@ async def _findings(cluster: Cluster, config: SinkConfig, wanted: Sequence[Wante
     try:
         overview = await cluster.overview()
     except KafkaException as failure:
-        finding = unreachable(cluster.complaint, failure.args[0], config.kafka[BOOTSTRAP])
+        finding = unreachable(cluster.first_error, failure.args[0], config.kafka[BOOTSTRAP])
         return [replace(finding, why=mask_complaint(finding.why, config.kafka))]
     brokers = counted(len(overview.brokers), "broker")
     found = [ok(f"Kafka answers at {config.kafka[BOOTSTRAP]}, by {_protocol(config.kafka)}: {brokers}")]
@@ -79,7 +79,7 @@ async def _findings(cluster: Cluster, config: SinkConfig, wanted: Sequence[Wante
 def unreachable(complaint: KafkaError | None, failure: KafkaError, bootstrap: str) -> Finding:
     """`complaint` is the error that librdkafka reported before `failure`."""
     if complaint is None:
-        return error(f"Kafka does not answer at {bootstrap}", failure.str(), SPEECHLESS)
+        return error(f"Kafka does not answer at {bootstrap}", failure.str(), PROTOCOL_CURE)
     advertised = _ADVERTISED.match(complaint.str())
     if advertised:
         return unadvertised(int(advertised["id"]), advertised["address"])

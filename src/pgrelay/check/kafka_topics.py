@@ -15,9 +15,9 @@ from pgrelay.check.topics import WantedTopic
 from pgrelay.config import SinkConfig
 from pgrelay.figures import counted, size
 from pgrelay.kafka.cluster import Broker, Cluster, Overview, Topic, TopicConfig
-from pgrelay.kafka.errors import UNAUTHORIZED, creatable_later, passes, too_few_brokers
+from pgrelay.kafka.errors import UNAUTHORIZED, is_transient, may_succeed_later, too_few_brokers
 from pgrelay.kafka.producer_options import largest_record, transaction_timeout_ms
-from pgrelay.kafka.topics import lasting, made_with, new_topic
+from pgrelay.kafka.topics import keeps_history, new_topic, topic_options
 
 _ITSELF: Final = "a run tries again by itself"
 
@@ -73,10 +73,10 @@ async def topic_findings(
 
 async def _forbidden(cluster: Cluster, there: Sequence[WantedTopic], config: SinkConfig) -> list[Finding]:
     """What we may not do with topics that exist."""
-    found = unwritable(await cluster.forbidden(_names(there), AclOperation.WRITE))
+    found = unwritable(await cluster.forbidden_topics(_names(there), AclOperation.WRITE))
     offsets = [topic.name for topic in there if topic.of == "offsets"]
     if offsets:
-        found += unreadable(await cluster.forbidden(offsets, AclOperation.READ), config)
+        found += unreadable(await cluster.forbidden_topics(offsets, AclOperation.READ), config)
     return found
 
 
@@ -84,10 +84,10 @@ async def _creatable(
     cluster: Cluster, missing: Sequence[WantedTopic], config: SinkConfig, overview: Overview, *, alone: bool
 ) -> list[Finding]:
     """Whether topics can be created. `alone`: none that exists tells whether we may write to them."""
-    refusals = await cluster.uncreatable([new_topic(topic.name, topic.of, config) for topic in missing])
+    refusals = await cluster.refused_topics([new_topic(topic.name, topic.of, config) for topic in missing])
     found = uncreatable(refusals, config, len(overview.brokers))
     found += await _hidden(cluster, refusals)
-    if alone and not refusals and await cluster.restricted():
+    if alone and not refusals and await cluster.is_restricted():
         found.append(untold(missing, config))
     return found
 
@@ -104,7 +104,7 @@ def presence(
         if missing
         else f"{counted(total, 'topic')} exist{'s' if total == 1 else ''}"
     )
-    counts = {topics[topic.name].partitions for topic in there if not lasting(topic.of)}
+    counts = {topics[topic.name].partitions for topic in there if not keeps_history(topic.of)}
     other = sorted(counts - {config.partitions})
     if other:
         what += f" (some with {some([str(n) for n in other])} partitions, not {config.partitions})"
@@ -219,7 +219,7 @@ async def _hidden(cluster: Cluster, refusals: Mapping[str, KafkaError]) -> list[
 
 def _uncreated(names: Sequence[str], refusal: KafkaError, config: SinkConfig, brokers: int) -> Finding:
     topics = counted(len(names), "topic")
-    if passes(refusal):
+    if is_transient(refusal):
         what = f"no answer whether {topics} can be created: {some(names)}"
         return warning(what, refusal.str(), f"{_ITSELF}; check again later")
     cure = _creation_cure(refusal, names[0], config, brokers)
@@ -228,7 +228,7 @@ def _uncreated(names: Sequence[str], refusal: KafkaError, config: SinkConfig, br
 
 def _creation_cure(refusal: KafkaError, topic: str, config: SinkConfig, brokers: int) -> str:
     code = refusal.code()
-    if creatable_later(refusal, enough_brokers=config.replication_factor <= brokers):
+    if may_succeed_later(refusal, enough_brokers=config.replication_factor <= brokers):
         return f"{_ITSELF}; if it does not pass, look at the brokers' logs"
     if too_few_brokers(refusal):
         return f"set sink.replication_factor (now {config.replication_factor}) to {brokers} or less"
@@ -245,7 +245,7 @@ def to_come(
     """The configuration of the topics that a run will create: ours over the broker's defaults."""
     configs = {}
     for topic in missing:
-        given = made_with(topic.of, config)
+        given = topic_options(topic.of, config)
         configs[topic.name] = TopicConfig(
             _number(given, "max.message.bytes", broker.message_bytes),
             _number(given, "min.insync.replicas", broker.min_in_sync),

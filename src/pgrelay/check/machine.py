@@ -79,9 +79,9 @@ def _nearest(path: Path) -> Path:
 
 def listen(host: str, port: int) -> Finding:
     """Bind the status server's address, and release it."""
-    at = f"http.listen: {listening.written(host, port)}"
+    at = f"http.listen: {listening.format_address(host, port)}"
     try:
-        with socket.socket(listening.family(host, port), socket.SOCK_STREAM) as probe:
+        with socket.socket(listening.address_family(host, port), socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as failure:

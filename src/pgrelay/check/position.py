@@ -23,8 +23,8 @@ from pgrelay.relay.numbering import (
     renumbers,
 )
 from pgrelay.relay.server import Server
-from pgrelay.relay.setup import check_own
-from pgrelay.relay.stored_position import read_position, refuse_new_slot
+from pgrelay.relay.setup import check_not_synced
+from pgrelay.relay.stored_position import check_may_create_slot, read_position
 
 
 async def position_findings(
@@ -51,7 +51,7 @@ async def position_findings(
 
 async def _asked(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
     try:
-        await sink.topics.learn()
+        await sink.topics.load()
     except (KafkaUnavailable, SetupError):
         return []
     try:
@@ -68,11 +68,11 @@ async def _asked(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]
 
 async def _held_against(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
     if slot is None:
-        await refuse_new_slot(sink, server)
+        await check_may_create_slot(sink, server)
         return []
     name = server.config.source.slot
     if server.standby:
-        check_own(slot, name)
+        check_not_synced(slot, name)
     position = await read_position(sink, server.offsets)
     if position is None:
         return []

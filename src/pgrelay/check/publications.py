@@ -12,7 +12,7 @@ from pgrelay.check.table_queries import Publication, Published, TableEntry
 from pgrelay.check.tables import selected
 from pgrelay.config import SourceConfig
 from pgrelay.encode.selection import Selection
-from pgrelay.errors import BEGIN_ANEW, SetupError
+from pgrelay.errors import RESET_CURE, SetupError
 from pgrelay.figures import counted
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.publishable import PARTITIONED_SINCE, SCHEMAS_SINCE, publication_statement
@@ -63,7 +63,7 @@ def absent(
         return error(
             what,
             f"slot {config.slot} exists: its stream lacks the changes since the publication was dropped",
-            f"correct source.publications; or {BEGIN_ANEW}",
+            f"correct source.publications; or {RESET_CURE}",
         )
     why = (
         "source.create is false"

@@ -36,7 +36,7 @@ async def _schema_findings(
     """Raises RegistryUnavailable."""
     ours = [topic.name for topic in wanted if topic.of in _ENVELOPED]
     try:
-        refusing = await registry.refusing(ours, records.envelope)
+        refusing = await registry.incompatible_subjects(ours, records.envelope)
     except SetupError as refusal:
         return [unexamined("the schemas", refusal)]
     url = mask_url(records.schema_registry["url"])

@@ -9,11 +9,11 @@ from pgrelay.check import queries
 from pgrelay.check.findings import Finding, error, ok, refused, warning
 from pgrelay.check.queries import OldestTransaction, ServerFacts
 from pgrelay.config import SourceConfig
-from pgrelay.errors import BEGIN_ANEW, SetupError
+from pgrelay.errors import RESET_CURE, SetupError
 from pgrelay.figures import duration, size
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import STANDBY_CURE, Slot
-from pgrelay.relay.setup import check_kind
+from pgrelay.relay.setup import check_slot_kind
 
 _GIB: Final = 1 << 30
 _DAY_S: Final = 86_400
@@ -91,7 +91,7 @@ def absent(
 def wrong_kind(slot: Slot, name: str, database: str) -> Finding | None:
     """Why we can't read the slot, whatever its state."""
     try:
-        check_kind(slot, name, database)
+        check_slot_kind(slot, name, database)
     except SetupError as refusal:
         return refused(refusal, "a run stops before it streams")
     return None
@@ -101,7 +101,7 @@ def lost(name: str, why: str) -> Finding:
     return error(
         f"slot {name} is lost",
         f"{why}: changes since then are gone from the stream",
-        BEGIN_ANEW,
+        RESET_CURE,
         gap=True,
     )
 

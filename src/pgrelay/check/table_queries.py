@@ -10,9 +10,9 @@ from psycopg import sql
 from pgrelay.postgres.catalog import OPERATIONS, Catalog
 from pgrelay.postgres.facts import PRIMARY_KEY
 from pgrelay.postgres.publishable import (
-    FIRST_OF_USERS,
-    LASTING,
+    FIRST_NORMAL_OID,
     PARTITIONED_SINCE,
+    PERSISTENT_TABLES,
     SCHEMAS_SINCE,
     TableOrSchema,
     publishable,
@@ -223,7 +223,7 @@ async def every_table(catalog: Catalog, published: Published) -> list[tuple[int,
     """OID and schema.table of publishable tables, without partitioned ones whose partitions are published."""
     query = (
         sql.SQL("SELECT c.oid, n.nspname || '.' || c.relname ")
-        + LASTING
+        + PERSISTENT_TABLES
         + sql.SQL(
             "AND NOT (c.relkind = 'p' AND c.oid IN (WITH RECURSIVE above AS ("
             "SELECT inhparent FROM pg_inherits WHERE inhrelid = ANY (%s) UNION "
@@ -232,7 +232,7 @@ async def every_table(catalog: Catalog, published: Published) -> list[tuple[int,
         )
     )
     oids = [table.oid for table in published.tables]
-    rows = await catalog.rows(query, (["r", "p"], FIRST_OF_USERS, oids))
+    rows = await catalog.rows(query, (["r", "p"], FIRST_NORMAL_OID, oids))
     return [(row[0], row[1]) for row in rows]
 
 

@@ -6,7 +6,7 @@ from pgrelay.check.findings import Finding, all_refused
 from pgrelay.check.table_queries import Published
 from pgrelay.config import Config
 from pgrelay.errors import SetupError
-from pgrelay.kafka.topics import TopicOf
+from pgrelay.kafka.topics import TopicKind
 from pgrelay.relay.record_options import topics_of
 
 
@@ -19,7 +19,7 @@ class WantedTopic:
     """
 
     name: str
-    of: TopicOf = "rows"
+    of: TopicKind = "rows"
     keyless: bool = False
     partial: bool = False
     truncates: bool = False

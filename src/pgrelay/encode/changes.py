@@ -228,7 +228,7 @@ class Changes:
         topic = of.topic
         refused = of.limits.refusal(topic, key is not None, record_size(key, value, headers))
         if refused:
-            error = RecordError(f"{of.table}: {refused}", of.table).at(frame_lsn(frame))
+            error = RecordError(f"{of.table}: {refused}", of.table).with_lsn(frame_lsn(frame))
             self._dead_letter(key, value, error, self._headers(op, None))
             return False
         partition = EVERY if op == TRUNCATE else 0 if key is None else BY_KEY

@@ -207,12 +207,12 @@ class Encoder:
             self._message(frame[HEADER_SIZE], frame)
         except IndexError:
             truncated = ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated")
-            raise truncated.at(frame_lsn(frame)) from None
+            raise truncated.with_lsn(frame_lsn(frame)) from None
         except RecordError as error:
-            self._fail(error.at(frame_lsn(frame)), frame)
+            self._fail(error.with_lsn(frame_lsn(frame)), frame)
         except PgrelayError as refused:
             # Not called `error`: compiled, a name has one type in a function, and `error` is a RecordError.
-            raise refused.at(frame_lsn(frame)) from refused
+            raise refused.with_lsn(frame_lsn(frame)) from refused
 
     def _fail(self, error: RecordError, frame: bytes) -> None:
         """Make a dead letter of a change that can't be encoded, or raise the error."""

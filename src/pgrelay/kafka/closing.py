@@ -1,4 +1,4 @@
-"""How Kafka's clients are closed, so that none of their memory, threads or sockets stays behind."""
+"""Closes Kafka's clients so that none of their memory, threads or sockets stays behind."""
 
 import contextlib
 import traceback
@@ -14,7 +14,7 @@ _PURGE_S: Final = 5.0
 def clear_frames(error: BaseException | None) -> None:
     """Clear the local variables in the tracebacks of an error and of all errors that led to it.
 
-    If a client's call failed, they hold its bound methods for as long as anybody keeps the error.
+    After a failed call of a client, they hold its bound methods for as long as anybody keeps the error.
     """
     errors, seen = [error], set[int]()
     while errors:
@@ -27,11 +27,11 @@ def clear_frames(error: BaseException | None) -> None:
 
 
 def close_clients(clients: list[Any]) -> None:
-    """Take in what the first client, a purged producer, still reports, and drop the references to them all.
+    """Take in the last reports of the first client, a purged producer, and drop the references to them all.
 
     Blocks until their threads have ended; one may be resolving a broker's name.
     """
-    # A report that is not taken in is never freed, nor is what it refers to.
+    # A report that is never taken in is never freed, nor is what it refers to.
     with contextlib.suppress(KafkaException):
         take_reports(clients[0].flush, _PURGE_S)
     clients.clear()

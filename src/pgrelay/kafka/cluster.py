@@ -1,6 +1,6 @@
-"""Questions to Kafka's admin interface, for a check and about a topic that has refused a record.
+"""Queries of Kafka's admin API, for a check and about a topic that has refused a record.
 
-Nothing is produced, and no topic created: the cluster only says if it could be.
+Nothing is produced and no topic created: the cluster only says whether it could be.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
 from pgrelay.kafka.errors import UNAUTHORIZED
-from pgrelay.kafka.log import quiet_log
-from pgrelay.kafka.topics import create, portions
-from pgrelay.kafka.tries import tries
+from pgrelay.kafka.log import librdkafka_logger
+from pgrelay.kafka.timeouts import growing_timeouts_s
+from pgrelay.kafka.topics import create, request_batches
 
 _TIMEOUT_S: Final = 8.0
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 class Topic:
     """An existing topic: `replicas` and `in_sync` are those of its worst partition.
 
-    `led`: each partition has a leader. For one without, brokers go on naming the last in-sync replica.
+    `led`: each partition has a leader. If one has none, brokers still list its last in-sync replica.
     """
 
     partitions: int
@@ -90,16 +90,16 @@ class Broker:
 
 
 class Cluster:
-    """An admin client, until its block ends.
+    """An admin client, for the duration of a `with` block.
 
-    `complaint` is the first error that librdkafka reported.
+    `first_error` is the first that librdkafka reported.
     """
 
     def __init__(self, config: SinkConfig) -> None:
-        """Raises KafkaException, ValueError or TypeError on options that librdkafka does not know."""
-        self.complaint: KafkaError | None = None
-        options: dict[str, Any] = {**config.kafka, "error_cb": self._complain}
-        self._admin = AdminClient(options, logger=quiet_log())
+        """Raises KafkaException, ValueError or TypeError on options that librdkafka refuses."""
+        self.first_error: KafkaError | None = None
+        options: dict[str, Any] = {**config.kafka, "error_cb": self._on_error}
+        self._admin = AdminClient(options, logger=librdkafka_logger())
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,14 +107,14 @@ class Cluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # The client's callback refers to us, and closing it waits for its threads: see `Sink.close`.
+        # The client's callback refers to us, and closing waits for its threads: see `Sink.close`.
         clients = [self._admin]
         del self._admin
         await asyncio.to_thread(clients.clear)
 
-    def _complain(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self.complaint = self.complaint or error
+            self.first_error = self.first_error or error
 
     async def overview(self) -> Overview:
         """The cluster's brokers and topics. Raises KafkaException if it does not answer."""
@@ -135,21 +135,21 @@ class Cluster:
         return Overview(brokers, topics)
 
     async def _metadata(self) -> ClusterMetadata:
-        """Of all brokers and topics. Raises KafkaException if nobody answers in time."""
+        """The metadata of all brokers and topics. Raises KafkaException if nobody answers in time."""
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + _TIMEOUT_S
-        timeouts_s = tries()
+        deadline = loop.time() + _TIMEOUT_S
+        timeouts_s = growing_timeouts_s()
         while True:
             try:
                 return await asyncio.to_thread(self._admin.list_topics, timeout=next(timeouts_s))
             except KafkaException:
-                if loop.time() >= give_up:
+                if loop.time() >= deadline:
                     raise
 
     async def broker(self, broker: int) -> Broker:
-        """Ask that broker itself, at the address that it advertises."""
-        asked = self._ask_configs(ResourceType.BROKER, [str(broker)])
-        values = await _result(asked[str(broker)])
+        """The settings of a broker, from that broker, at the address that it advertises."""
+        answers = self._describe_configs(ResourceType.BROKER, [str(broker)])
+        values = await _result(answers[str(broker)])
         return Broker(
             _config_of(values, "message.max.bytes", "log.cleanup.policy", "log.retention.ms"),
             _number(values, "transaction.state.log.replication.factor", 1),
@@ -159,10 +159,10 @@ class Cluster:
     async def topic_configs(self, names: Sequence[str]) -> dict[str, TopicConfig | None]:
         """The configurations of existing topics; None for those that we have no right to see.
 
-        Those that can't be had for another reason are left out.
+        Topics whose configuration is unavailable for another reason are left out.
         """
         found: dict[str, TopicConfig | None] = {}
-        for name, answer in self._ask_configs(ResourceType.TOPIC, names).items():
+        for name, answer in self._describe_configs(ResourceType.TOPIC, names).items():
             try:
                 found[name] = _topic_config(await _result(answer))
             except KafkaException as error:
@@ -172,35 +172,35 @@ class Cluster:
 
     async def topic_config(self, name: str) -> TopicConfig:
         """An existing topic's configuration. Raises KafkaException if it can't be had."""
-        return _topic_config(await _result(self._ask_configs(ResourceType.TOPIC, [name])[name]))
+        return _topic_config(await _result(self._describe_configs(ResourceType.TOPIC, [name])[name]))
 
-    def _ask_configs(self, of: ResourceType, names: Sequence[str]) -> "dict[str, Future[Any]]":
+    def _describe_configs(self, of: ResourceType, names: Sequence[str]) -> "dict[str, Future[Any]]":
         resources = [ConfigResource(of, name) for name in names]
         answers = self._admin.describe_configs(resources, request_timeout=_TIMEOUT_S)
         return {resource.name: answer for resource, answer in answers.items()}
 
-    async def forbidden(self, names: Sequence[str], operation: AclOperation) -> list[str]:
-        """Those of these existing topics on which we have no right to the operation."""
+    async def forbidden_topics(self, names: Sequence[str], operation: AclOperation) -> list[str]:
+        """Those of these existing topics on which we lack the right to the operation."""
         futures = self._admin.describe_topics(
             TopicCollection(list(names)), include_authorized_operations=True, request_timeout=_TIMEOUT_S
         )
         return [name for name, future in futures.items() if not await _is_allowed(future, operation)]
 
-    async def restricted(self) -> bool:
-        """Whether brokers may refuse us something: they check rights, and we are no administrator."""
+    async def is_restricted(self) -> bool:
+        """Whether brokers may refuse us something: they check rights, and we are not an administrator."""
         answer = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=_TIMEOUT_S)
         try:
             allowed = (await _result(answer)).authorized_operations
         except KafkaException:
             return False
-        # Who may not even describe the cluster gets None; so does everybody at a broker that never tells.
+        # None if we may not even describe the cluster, or from a broker that never says.
         return allowed is None or AclOperation.ALTER not in allowed
 
-    async def uncreatable(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
-        """Have the cluster validate topics as if it created them. Returns those that it refuses, and why."""
+    async def refused_topics(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
+        """Have the cluster validate topics without creating them. Returns the ones it refuses, and why."""
         refused: dict[str, KafkaError] = {}
-        for portion in portions(topics):
-            refused |= await create(self._admin, portion, _TIMEOUT_S, validate_only=True)
+        for batch in request_batches(topics):
+            refused |= await create(self._admin, batch, _TIMEOUT_S, validate_only=True)
         return refused
 
 
@@ -231,6 +231,6 @@ def _config_of(values: Mapping[str, Any], size: str, cleanup: str, retention: st
 
 
 def _number(values: Mapping[str, Any], name: str, otherwise: int) -> int:
-    """A setting's value; `otherwise` if the broker, which may not be Apache's, has no such setting."""
+    """A setting's value; `otherwise` if the broker, which may not be Apache Kafka, has no such setting."""
     value = values[name].value if name in values else None
     return otherwise if value is None else int(value)

@@ -1,4 +1,4 @@
-"""The errors for records: which of them Kafka refuses for good, and which it may lack."""
+"""The errors for records that Kafka refuses for good, or may lack."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
-from pgrelay.kafka.errors import UNAUTHORIZED, denial, denied
+from pgrelay.kafka.errors import UNAUTHORIZED, denied_error, is_denied
 from pgrelay.lsn import format_lsn
 from pgrelay.printable import printable
 
@@ -27,15 +27,15 @@ POISON: Final[Mapping[int, str]] = {
 
 # What librdkafka says about records that it drops, once the producer or its transaction has failed.
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-# What a broker's checks of single records give, whichever failed; the second for the others of the batch.
+# What a broker's checks of single records yield, whichever failed; the second for the rest of the batch.
 _CHECKED: Final = frozenset({KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD})
 _FAILED_CHECKS: Final = (
     "not for want of a key; correct our clock or the broker's, if they differ by more than the topic's "
     "message.timestamp.before.max.ms or message.timestamp.after.max.ms; or see what the broker validates"
 )
 
-# How not to send such records at all: the last cure. Topics of other records than rows have another one, and
-# a table may have such a name too.
+# How not to send such records at all: the last resort. It differs for topics of records that are not rows,
+# but a table may have such a name, too.
 _NO_TABLE: Final = "take the table out of the publication"
 _LEFT_OUT: Final[Mapping[str, str]] = {
     ".message": f"set source.messages: false if it is a logical message, and else {_NO_TABLE}",
@@ -49,8 +49,8 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
 _KEY_SHOWN: Final = 200
 _KEY_BYTES: Final = 4 * _KEY_SHOWN
 
-# What librdkafka says about a topic that it knew, once the brokers have not known it for a while. The last is
-# for records that were still in a partition's queue when it dropped the partition.
+# What librdkafka says about a topic that it knew, once brokers have not known it for a while. The last is for
+# records that were still in a partition's queue when it dropped the partition.
 GONE: Final = frozenset(
     {
         KafkaError._UNKNOWN_TOPIC,
@@ -60,18 +60,18 @@ GONE: Final = frozenset(
     }
 )
 # The cure of that.
-RECREATED: Final = (
+GONE_CURE: Final = (
     "it is re-created if sink.create_topics is true; if it was deleted, its earlier records are lost: copy "
     "its tables again"
 )
 
-# What it means if the broker lacks earlier records. It reports that once, so the message must say it all.
+# What it means if the broker lacks earlier records. It reports that once, so the message must say everything.
 _DESYNCHRONIZED: Final = (
     "the topic may have lost acknowledged records, for example by an unclean leader election; copy its "
     "tables again"
 )
-# What it means if we have given a request up just before: librdkafka names the partition's last error, and
-# when that was.
+# What it means if a request was given up just before: librdkafka names the partition's last error, and when
+# that was.
 _GIVEN_UP: Final = re.compile(r"last partition error _TIMED_OUT \([^()]*?(\d+)ms ago\)")
 _JUST_BEFORE_MS: Final = 120_000
 _TOO_SLOW: Final = (
@@ -80,8 +80,8 @@ _TOO_SLOW: Final = (
 )
 
 
-def desynchronized(error: KafkaError) -> str | None:
-    """What it means if a broker lacks records between those that it has from us and the next; else None."""
+def desync_meaning(error: KafkaError) -> str | None:
+    """The meaning of an error if it says that a broker lacks records before the next one; else None."""
     text = error.str()
     if error.code() != KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER and "sequence desynchronization" not in text:
         return None
@@ -92,7 +92,7 @@ def desynchronized(error: KafkaError) -> str | None:
 def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | None = None) -> PgrelayError:
     """The error for a record that was refused for good.
 
-    `commit_lsn` is 0, and `key` is None, if it is not known which record of a batch is the wrong one.
+    `commit_lsn` is 0, and `key` None, if it is not known which record of a batch is to blame.
     """
     code = error.code()
     if code in POISON:
@@ -101,11 +101,11 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
         return SetupError(
             f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE and DESCRIBE on it"
         )
-    if denied(error):
-        return denial(error.str())
+    if is_denied(error):
+        return denied_error(error.str())
     if code in GONE:
-        return KafkaUnavailable(f"topic {topic} is gone ({error.str()}): {RECREATED}")
-    if (meaning := desynchronized(error)) is not None:
+        return KafkaUnavailable(f"topic {topic} is gone ({error.str()}): {GONE_CURE}")
+    if (meaning := desync_meaning(error)) is not None:
         return KafkaUnavailable(f"topic {topic}: {error.str()}: {meaning}")
     if code == KafkaError.INVALID_TIMESTAMP:
         return KafkaUnavailable(
@@ -115,7 +115,7 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
 
 
-def passed_over(topic: str) -> KafkaUnavailable:
+def passed_over_error(topic: str) -> KafkaUnavailable:
     """The error for a record that a partition may lack, although it took a later one."""
     return KafkaUnavailable(
         f"topic {topic}: Kafka has taken later records, but may lack earlier ones, as after a change of "
@@ -123,9 +123,9 @@ def passed_over(topic: str) -> KafkaUnavailable:
     )
 
 
-def oversized(topic: str, commit_lsn: int, key: bytes | None, size: int, most: int) -> RecordRefused:
-    """The error for a record of `size` bytes, which the producer's own limit does not let pass."""
-    why = f"it has {size} bytes, and message.max.bytes in sink.kafka is {most}"
+def oversized_error(topic: str, commit_lsn: int, key: bytes | None, size: int, limit: int) -> RecordRefused:
+    """The error for a record of `size` bytes, over the producer's own limit."""
+    why = f"it has {size} bytes, and message.max.bytes in sink.kafka is {limit}"
     return _record_refused(topic, commit_lsn, key, f"{why}; raise that, and the topic's max.message.bytes")
 
 
@@ -133,13 +133,13 @@ def _record_refused(topic: str, commit_lsn: int, key: bytes | None, why: str) ->
     """`why` ends with a cure; `commit_lsn` is 0 and `key` None if not known."""
     of = f", of the transaction committed at {format_lsn(commit_lsn)}," if commit_lsn else ""
     record = f"a record of topic {topic}{of}{_named(key)}"
-    return RecordRefused(f"{record} can't be delivered: {why}; {_left_out(topic)}", topic, commit_lsn)
+    return RecordRefused(f"{record} can't be delivered: {why}; {_exclusion_cure(topic)}", topic, commit_lsn)
 
 
 def _named(key: bytes | None) -> str:
     if key is None:
         return ""
-    # In one line whatever it holds: an Avro key is not text.
+    # On one line whatever it contains: an Avro key is not text.
     text = printable(key[:_KEY_BYTES].decode(errors="backslashreplace"))
     shown = text if len(key) <= _KEY_BYTES and len(text) <= _KEY_SHOWN else f"{text[:_KEY_SHOWN]}…"
     return f" with key {shown}"
@@ -153,7 +153,7 @@ def batch_error(
     `keyless`: the record that is to blame has no key.
     """
     if error.code() in _CHECKED and not keyless:
-        failure: PgrelayError = failed_checks(topic, commit_lsn, key, error)
+        failure: PgrelayError = failed_checks_error(topic, commit_lsn, key, error)
     else:
         failure = delivery_error(error, topic, commit_lsn, key)
     if isinstance(failure, RecordRefused):
@@ -161,7 +161,7 @@ def batch_error(
     return failure
 
 
-def failed_checks(
+def failed_checks_error(
     topic: str, commit_lsn: int, key: bytes | None = None, error: KafkaError | None = None
 ) -> RecordRefused:
     """The error for a record that a broker's checks refuse, though not for want of a key."""
@@ -169,6 +169,6 @@ def failed_checks(
     return _record_refused(topic, commit_lsn, key, f"{said}{_FAILED_CHECKS}")
 
 
-def _left_out(topic: str) -> str:
+def _exclusion_cure(topic: str) -> str:
     how = next((how for ending, how in _LEFT_OUT.items() if topic.endswith(ending)), _NO_TABLE)
     return f"or {how}"

@@ -1,4 +1,4 @@
-"""What Kafka's errors mean for us: which pass, and how to cure the others. delivery_errors.py: of records."""
+"""Kafka's errors: which are transient, and the cures of the others. For records: delivery_errors.py."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,32 +9,32 @@ from pgrelay.config.option_files import unreadable
 from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 
-# Errors that a grant cures, and errors that mean that we are not let in at all.
+# Errors that a grant cures, and errors for clients that are not let in at all.
 UNAUTHORIZED: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
-UNKNOWN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
-# librdkafka uses the same codes if nobody has answered: a broker in the middle of a SASL handshake, or the
-# token endpoint, which if it refuses does so in the words of OAuth (RFC 6749, section 5.2).
-_UNHEARD: Final = "broker's supported mechanisms: (n/a)"
+UNAUTHENTICATED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
+# librdkafka uses the same codes if there was no answer: from a broker in the middle of a SASL handshake, or
+# from the token endpoint, whose refusals are in the words of OAuth (RFC 6749, section 5.2).
+_NO_MECHANISMS: Final = "broker's supported mechanisms: (n/a)"
 _NO_TOKEN: Final = ("Failed to acquire SASL OAUTHBEARER token", "there is no token available")
 TOKEN_REFUSALS: Final = ("invalid_", "unauthorized_client", "unsupported_")
-# What OpenSSL says if it does not trust the other end, whoever uses it here.
+# What OpenSSL says if it does not trust the other end, whichever client uses it.
 UNTRUSTED: Final = "certificate verify failed"
-# The same in the words of the library by which librdkafka asks for a token.
+# The same from the library that librdkafka requests tokens with.
 _UNTRUSTED_TOKEN: Final = (
     "OAUTHBEARER token: SSL certificate",
     "OAUTHBEARER token: SSL: no alternative certificate",
     "OAUTHBEARER token: error adding trust anchors",
 )
 _REFUSED_TOKEN: Final = (*TOKEN_REFUSALS, "sasl.oauthbearer.config", *_UNTRUSTED_TOKEN)
-# What librdkafka says if security.protocol is not the listener's, or if a broker goes away during the
+# What librdkafka says if security.protocol is not the listener's, or if the broker goes away during the
 # handshake; and what a broker says on a listener without SASL.
 _OTHER_PROTOCOL: Final = ("listener?", "SSL connection closed by peer")
 _NO_SASL: Final = "Request not valid in current SASL state"
 _AUTHENTICATION: Final = "_AUTHENTICATION"
 # A client that connects by the wrong protocol is disconnected without a reason.
-SPEECHLESS: Final = (
+PROTOCOL_CURE: Final = (
     "set security.protocol in sink.kafka to the listener's (PLAINTEXT, SSL, SASL_SSL, ...), "
     "or check the broker"
 )
@@ -46,9 +46,9 @@ _CURES: Final = (
         "start the server at sasl.oauthbearer.token.endpoint.url, or correct the sasl.oauthbearer.* options "
         "in sink.kafka",
     ),
-    ((_UNHEARD,), "check the broker"),
+    ((_NO_MECHANISMS,), "check the broker"),
     ((_NO_SASL,), "correct security.protocol in sink.kafka: that listener does not use SASL"),
-    (_OTHER_PROTOCOL, SPEECHLESS),
+    (_OTHER_PROTOCOL, PROTOCOL_CURE),
     (
         (_AUTHENTICATION, "SASL"),
         "correct the credentials in sink.kafka: sasl.mechanism, sasl.username and sasl.password",
@@ -62,7 +62,7 @@ _CURES: Final = (
 )
 _OTHERWISE: Final = "start the brokers, or correct bootstrap.servers in sink.kafka"
 # Transient errors of admin requests; `KafkaError.retriable` is only about transactions.
-_LATER: Final = frozenset(
+_TRANSIENT: Final = frozenset(
     {
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
@@ -74,13 +74,13 @@ _LATER: Final = frozenset(
         KafkaError.NOT_CONTROLLER,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
-        # What the client says if the broker that it asked has left the cluster.
+        # From the client, if the broker that it asked has left the cluster.
         KafkaError._DESTROY_BROKER,
-        # What a controller says that is interrupted, or that fails in a way of its own.
+        # From a controller that is interrupted, or has an internal error.
         KafkaError.UNKNOWN,
     }
 )
-# Option names that a file may use, and the names for them in librdkafka's errors.
+# Option names that a file may use, and what librdkafka's errors call them.
 _ALIASES: Final[Mapping[str, str]] = {
     "linger.ms": "queue.buffering.max.ms",
     "compression.type": "compression.codec",
@@ -89,44 +89,44 @@ _ALIASES: Final[Mapping[str, str]] = {
 }
 
 
-def denied(error: KafkaError) -> bool:
-    """Whether librdkafka reports a refusal, of us or of a right: it stands until somebody cures it."""
-    if error.code() not in UNAUTHORIZED | UNKNOWN:
+def is_denied(error: KafkaError) -> bool:
+    """Whether librdkafka reports that we, or an operation, are refused: somebody has to cure that."""
+    if error.code() not in UNAUTHORIZED | UNAUTHENTICATED:
         return False
     text = error.str()
-    if any(told in text for told in _NO_TOKEN):
+    if any(part in text for part in _NO_TOKEN):
         return any(word in text for word in _REFUSED_TOKEN)
-    return _UNHEARD not in text
+    return _NO_MECHANISMS not in text
 
 
-def cure(told: str) -> str:
-    """What to do about an error of librdkafka's. `told` is its text, with the code's name if known."""
-    return next((cure for parts, cure in _CURES if any(part in told for part in parts)), _OTHERWISE)
+def cure(text: str) -> str:
+    """What to do about an error of librdkafka. `text` is its text, with the code's name if known."""
+    return next((cure for parts, cure in _CURES if any(part in text for part in parts)), _OTHERWISE)
 
 
-def denial(reason: str) -> SetupError:
-    """The error if we are `denied`; `reason` is what librdkafka says."""
+def denied_error(reason: str) -> SetupError:
+    """The error if `is_denied`; `reason` is what librdkafka says."""
     return SetupError(f"Kafka refuses us: {reason}; {cure(f'{_AUTHENTICATION} {reason}')}")
 
 
-def unreached(reason: str) -> KafkaUnavailable:
+def unreachable_error(reason: str) -> KafkaUnavailable:
     """The error if no broker answers; `reason` is what librdkafka says."""
     return KafkaUnavailable(f"Kafka can't be reached: {reason}; {cure(reason)}")
 
 
-def passes(reason: KafkaError) -> bool:
-    """Whether an admin request that failed so may succeed later."""
-    return reason.code() in _LATER
+def is_transient(reason: KafkaError) -> bool:
+    """Whether an admin request that failed with this error may succeed later."""
+    return reason.code() in _TRANSIENT
 
 
-def creatable_later(reason: KafkaError, enough_brokers: bool) -> bool:
-    """Whether a failed creation may succeed later; `enough_brokers`: the cluster has them, if not now."""
-    return passes(reason) or fenced(reason) or (enough_brokers and too_few_brokers(reason))
+def may_succeed_later(reason: KafkaError, enough_brokers: bool) -> bool:
+    """Whether a failed creation may succeed later; `enough_brokers`: counting those that are down."""
+    return is_transient(reason) or brokers_fenced(reason) or (enough_brokers and too_few_brokers(reason))
 
 
-def uncreated(topic: str, reason: KafkaError, enough_brokers: bool = False) -> PgrelayError:
-    """The error for a topic that could not be created; `enough_brokers` as for `creatable_later`."""
-    if creatable_later(reason, enough_brokers):
+def creation_error(topic: str, reason: KafkaError, enough_brokers: bool = False) -> PgrelayError:
+    """The error for a topic that could not be created; `enough_brokers` as for `may_succeed_later`."""
+    if may_succeed_later(reason, enough_brokers):
         return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
     return SetupError(
         f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct pgrelay's rights, "
@@ -134,17 +134,17 @@ def uncreated(topic: str, reason: KafkaError, enough_brokers: bool = False) -> P
     )
 
 
-def unheard(topic: str) -> KafkaUnavailable:
-    """The error for a topic that exists according to one broker, while another does not know it yet."""
+def unknown_topic_error(topic: str) -> KafkaUnavailable:
+    """The error for a topic that one broker says exists, and another does not know yet."""
     return KafkaUnavailable(f"topic {topic} exists, but the broker that was asked does not know it yet")
 
 
 def too_few_brokers(reason: KafkaError) -> bool:
-    """Whether a topic is to have more replicas than brokers take part: one that shuts down does not."""
-    return reason.code() == KafkaError.INVALID_REPLICATION_FACTOR and not fenced(reason)
+    """Whether a topic would have more replicas than there are active brokers: one that shuts down is not."""
+    return reason.code() == KafkaError.INVALID_REPLICATION_FACTOR and not brokers_fenced(reason)
 
 
-def fenced(reason: KafkaError) -> bool:
+def brokers_fenced(reason: KafkaError) -> bool:
     """Whether a topic could not be created because all brokers are fenced: starting, or out of touch.
 
     Kafka has one code for this and for a replication factor that is too large; its text tells them apart.
@@ -152,19 +152,19 @@ def fenced(reason: KafkaError) -> bool:
     return reason.code() == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in reason.str()
 
 
-def refused_options(error: Exception, options: Mapping[str, str]) -> SetupError:
+def options_error(error: Exception, options: Mapping[str, str]) -> SetupError:
     """The error if librdkafka refuses the options of `sink.kafka`."""
     if (missing := unreadable(options)) is not None:
         return SetupError(f"sink.kafka.{missing}; correct the path")
-    told = " ".join(what_it_says(error).split())
+    text = " ".join(error_text(error).split())
     for alias, name in _ALIASES.items():
         # Use the name that the file uses.
         if alias in options and name not in options:
-            told = told.replace(f'"{name}"', f'"{alias}"')
-    return SetupError(f"sink.kafka: {mask_complaint(told, options)}; see librdkafka's CONFIGURATION.md")
+            text = text.replace(f'"{name}"', f'"{alias}"')
+    return SetupError(f"sink.kafka: {mask_complaint(text, options)}; see librdkafka's CONFIGURATION.md")
 
 
-def what_it_says(error: Exception) -> str:
-    """The text of an error of Kafka's client, or of any other error."""
+def error_text(error: Exception) -> str:
+    """The text of an error, of Kafka's client or any other."""
     first = error.args[0] if error.args else error
     return first.str() if isinstance(first, KafkaError) else str(first)

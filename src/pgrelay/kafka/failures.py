@@ -1,13 +1,13 @@
-"""What a producer has failed by, and which of several errors is raised.
+"""Why a producer has failed, and which of several errors is raised.
 
-librdkafka tells of one failure in several ways, not all of which give the reason. The first of these counts:
+librdkafka reports one failure in several ways, not all of which give the reason. The first of these counts:
 
-1. `reason`: what refused a record, by its report, or us, by a complaint; or that a record was passed over
-2. `spent_by`: exactly once, why the open transaction can't be committed
-3. `symptom`: what only follows from a failure: a record was dropped, or is not taken any more. A sink with
-   transactions asks librdkafka what is behind it; any other gets that as the error of a call
+1. `reason`: why a record was refused (from its report) or we were (from `error_cb`), or one was passed over
+2. `transaction_error`: exactly once, why the open transaction can't be committed
+3. `symptom`: what merely follows from a failure: a record was dropped, or is no longer accepted. A sink with
+   transactions asks librdkafka for the cause; any other gets it as the error of a call
 
-Any thread may take in the reports on a refused batch, and only all of them together tell the reason.
+Any thread may take in the reports on a refused batch, and only all of them together give the reason.
 """
 
 import contextlib
@@ -20,59 +20,59 @@ from confluent_kafka import KafkaError, Message, ThrottleEvent
 
 from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import PgrelayError, SetupError
-from pgrelay.kafka.delivery_errors import PURGED, delivery_error, passed_over
-from pgrelay.kafka.errors import UNKNOWN, UNTRUSTED, denial, denied
+from pgrelay.kafka.delivery_errors import PURGED, delivery_error, passed_over_error
+from pgrelay.kafka.errors import UNAUTHENTICATED, UNTRUSTED, denied_error, is_denied
 from pgrelay.kafka.refused_batch import RefusedBatch
 
-# What librdkafka adds to an error text. It differs each time, and would look like something new.
+# What librdkafka adds to an error text. It differs each time, and would make each look new.
 _PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^()]*(\(s\)[^()]*)?\)")
 
 
 class Failures:
-    """The failures of one producer, which none of them leaves usable.
+    """The failures of one producer. Any of them makes it unusable.
 
     `problem` is no failure: the last error that librdkafka reported since the last acknowledgement, and that
-    may pass. `all_down`: since then, it has had no broker at some moment. `shut_out`: Kafka does not let us
-    in, or we do not trust it, so no report will come.
+    may pass. `all_brokers_down`: since then, it has had no broker at some moment. `locked_out`: Kafka does
+    not let us in, or we do not trust it, so no report will come.
     """
 
     def __init__(self, options: Mapping[str, str], symptoms: Collection[int] = PURGED) -> None:
-        """`options` are librdkafka's: what it complains of shows none of their secrets.
+        """`options` are librdkafka's, so that no error shows a secret among them.
 
-        `symptoms`: the codes of reports that tell of a failure, but not why.
+        `symptoms`: the codes of reports that follow from a failure without giving its reason.
         """
         self.problem: str | None = None
-        self.all_down = False
-        self.shut_out = False
+        self.all_brokers_down = False
+        self.locked_out = False
         self.reason: PgrelayError | None = None
-        self.spent_by: PgrelayError | None = None
+        self.transaction_error: PgrelayError | None = None
         self.symptom: PgrelayError | None = None
         self._symptoms = symptoms
         self._throttled_s = 0.0
         self._options = options
         self._count = 0
         self._batch: RefusedBatch | None = None
-        # How many threads take in reports.
+        # How many threads are taking in reports.
         self._taking, self._lock = 0, Lock()
 
     @property
     def failed(self) -> bool:
-        """A record was refused for good, or we are, though the reason may not be known yet."""
+        """A record was refused for good, or we are, even if the reason is not known yet."""
         return self._batch is not None or any(error is not None for error in self.errors)
 
     @property
     def errors(self) -> tuple[PgrelayError | None, ...]:
-        return self.reason, self.spent_by, self.symptom
+        return self.reason, self.transaction_error, self.symptom
 
-    def complain(self, error: KafkaError) -> None:
+    def on_error(self, error: KafkaError) -> None:
         """Take in an error that is not about a record: librdkafka's `error_cb`."""
         text = mask_complaint(_PARTICULARS.sub("", error.str()), self._options)
         untrusted = error.code() == KafkaError._SSL and UNTRUSTED in text
-        refused = denied(error)
-        self.all_down = self.all_down or error.code() == KafkaError._ALL_BROKERS_DOWN
-        self.shut_out = self.shut_out or untrusted or (refused and error.code() in UNKNOWN)
+        refused = is_denied(error)
+        self.all_brokers_down = self.all_brokers_down or error.code() == KafkaError._ALL_BROKERS_DOWN
+        self.locked_out = self.locked_out or untrusted or (refused and error.code() in UNAUTHENTICATED)
         if refused:
-            self._fail(denial(text))
+            self._fail(denied_error(text))
         elif untrusted:
             self._fail(
                 SetupError(
@@ -82,21 +82,21 @@ class Failures:
         elif self.problem is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.problem = text
 
-    def acknowledged(self) -> None:
-        """Note that a record was: the problem is over."""
-        self.problem, self.all_down = None, False
+    def clear_problem(self) -> None:
+        """A record was acknowledged, so the problem is over."""
+        self.problem, self.all_brokers_down = None, False
 
     def _fail(self, error: PgrelayError) -> None:
         self._count += 1
         self.reason = self.reason or error
 
-    def refused(self, error: KafkaError | None, message: Message, commit_lsn: int) -> None:
+    def on_refused(self, error: KafkaError | None, message: Message, commit_lsn: int) -> None:
         """Take in the report on a record that was refused for good, or dropped because of a failure.
 
-        Without an error, librdkafka takes the record for written because the partition has a later one.
+        Without an error, librdkafka only assumes that it was written, as the partition has a later one.
         """
         if error is None:
-            self.reason = self.reason or passed_over(message.topic() or "?")
+            self.reason = self.reason or passed_over_error(message.topic() or "?")
             return
         if error.code() in self._symptoms:
             self.symptom = self.symptom or delivery_error(error, message.topic() or "?", commit_lsn)
@@ -122,14 +122,14 @@ class Failures:
                     self._batch = None
 
     def raise_unless(self, known: PgrelayError | None) -> None:
-        """Raise the reason, unless it is `known`, or else why the transaction is spent."""
+        """Raise the reason, unless it is `known`, or else the transaction's error."""
         if self.reason is not None and self.reason is not known:
             raise self.reason
-        if self.spent_by is not None:
-            raise self.spent_by
+        if self.transaction_error is not None:
+            raise self.transaction_error
 
-    def throttled(self, event: ThrottleEvent) -> None:
-        """Take in that a broker delays answers, because a quota is used up: librdkafka's `throttle_cb`."""
+    def on_throttle(self, event: ThrottleEvent) -> None:
+        """Take in that a broker delays its answers because of a quota: librdkafka's `throttle_cb`."""
         self._throttled_s = max(self._throttled_s, event.throttle_time)
 
     def take_throttled_s(self) -> float:

@@ -18,17 +18,17 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
-from pgrelay.errors import BEGIN_ANEW, GapError, KafkaUnavailable, PositionError, SetupError
-from pgrelay.kafka.errors import refused_options
-from pgrelay.kafka.log import quiet_log
-from pgrelay.kafka.tries import tries
+from pgrelay.errors import RESET_CURE, GapError, KafkaUnavailable, PositionError, SetupError
+from pgrelay.kafka.errors import options_error
+from pgrelay.kafka.log import librdkafka_logger
+from pgrelay.kafka.timeouts import growing_timeouts_s
 
-# How long Kafka may be silent; every poll, the reader looks if anybody still waits.
+# How long Kafka may be silent; between polls, the reader looks whether anybody still waits.
 _SILENCE_S: Final = 10.0
 _POLL_S: Final = 1.0
 _AGAIN_S: Final = 0.1
 
-_READER: Final[Mapping[str, Any]] = {
+_CONSUMER_OPTIONS: Final[Mapping[str, Any]] = {
     "group.id": "pgrelay",
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
@@ -71,8 +71,8 @@ class Position:
     numbering: str | None = None
 
     @property
-    def reaches(self) -> int:
-        """The earliest WAL end that includes all this: past the beginning of that commit, if there is one."""
+    def min_wal_end(self) -> int:
+        """Where WAL must end at least for this to be true: past the start of that commit, if there is one."""
         return max(self.lsn, self.commit_lsn + 1) if self.commit_lsn is not None and self.seq else self.lsn
 
 
@@ -80,8 +80,8 @@ T = TypeVar("T", Identity, Position)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A position as the topic has it, with the record's own key."""
+class StoredPosition:
+    """A position as the topic has it, with its record's raw key."""
 
     key: bytes
     identity: Identity
@@ -110,25 +110,25 @@ class Offsets:
         kept = await self._latest()
         mine = [each.position for each in kept if each.identity == self.identity]
         if mine:
-            return max(mine, key=_reached)
+            return max(mine, key=_sort_key)
         for each in self._of_slot(kept):
             other = each.identity
             raise GapError(
                 f"topic {self.topic} has a position of slot {other.slot} in cluster {other.systemid}, but "
                 f"source.dsn leads to {self.identity.systemid} (if pg_upgrade took the slot along: run "
-                f"pgrelay reset --keep-slot); point it at the old one, or {BEGIN_ANEW}"
+                f"pgrelay reset --keep-slot); point it at the old one, or {RESET_CURE}"
             )
         return None
 
-    async def forgetting(self) -> list[Record]:
+    async def tombstones(self) -> list[Record]:
         """The tombstones that delete the slot's positions, of any cluster. Raises as `read`."""
         return [(self.topic, each.key, None, None, 0) for each in self._of_slot(await self._latest())]
 
-    def _of_slot(self, kept: Iterable[Kept]) -> list[Kept]:
+    def _of_slot(self, kept: Iterable[StoredPosition]) -> list[StoredPosition]:
         slot = self.identity.db, self.identity.slot
         return [each for each in kept if (each.identity.db, each.identity.slot) == slot]
 
-    async def _latest(self) -> list[Kept]:
+    async def _latest(self) -> list[StoredPosition]:
         """The furthest committed position of each key."""
         given_up = threading.Event()
         try:
@@ -137,12 +137,12 @@ class Offsets:
             # If cancelled: the process can't end before its threads.
             given_up.set()
         # Parsed only now: a record that is no position may have been replaced by a later one.
-        return [self._kept(message) for message in messages.values()]
+        return [self._stored(message) for message in messages.values()]
 
-    def _kept(self, message: Message) -> Kept:
+    def _stored(self, message: Message) -> StoredPosition:
         key = message.key() or b""
         try:
-            return Kept(key, _parse(Identity, key), _parse(Position, message.value() or b""))
+            return StoredPosition(key, _parse(Identity, key), _parse(Position, message.value() or b""))
         except (ValueError, TypeError) as error:
             raise PositionError(
                 f"topic {self.topic}, partition {message.partition()}, offset {message.offset()}: not a "
@@ -151,12 +151,12 @@ class Offsets:
             ) from error
 
     def _read(self, given_up: threading.Event) -> dict[bytes, Message]:
-        """The committed record of each key that counts, tombstones left out. Blocks.
+        """The latest committed record of each key, tombstones left out. Blocks.
 
-        A reader of committed records stops at any open transaction, whoever's it is, and does not see what
-        was committed behind it. So the end is only where there are no records at all. Nor is it where a
-        broker lets us read to: one that has just become leader does not know at first of everything that was
-        acknowledged, and until it does, it says nothing about the end but that (KIP-207).
+        With read_committed, a consumer stops at any open transaction, whoever's it is, and does not see what
+        was committed after it. So we have read everything only at the end of the log itself. How far a broker
+        lets us read is no measure either: a new leader does not know at first of everything that was
+        acknowledged, and until it does, it refuses to say where the log ends (KIP-207).
         """
         partition = TopicPartition(self.topic, 0, OFFSET_BEGINNING)
         consumer = self._consumer()
@@ -169,7 +169,7 @@ class Offsets:
                 error = message.error()
                 if error is None:
                     stopped_at = None
-                    _take(message, latest)
+                    _keep_latest(message, latest)
                 elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     pass  # librdkafka looks for the group's coordinator, and we have nothing to ask it
                 elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -186,16 +186,16 @@ class Offsets:
 
     def _consumer(self) -> Consumer:
         try:
-            return Consumer({**self._config.kafka, **_READER}, logger=quiet_log())
+            return Consumer({**self._config.kafka, **_CONSUMER_OPTIONS}, logger=librdkafka_logger())
         except (KafkaException, ValueError, TypeError) as error:
             # Not from the error, whose text a traceback would show.
-            refused = refused_options(error, self._config.kafka)
+            refused = options_error(error, self._config.kafka)
             raise PositionError(f"topic {self.topic} can't be read: {refused}") from None
 
     def _end(self, consumer: Consumer, partition: TopicPartition, given_up: threading.Event) -> int | None:
         """An offset above everything that was acknowledged and committed; None if nobody knows."""
         deadline = time.monotonic() + _SILENCE_S
-        timeouts_s = tries()
+        timeouts_s = growing_timeouts_s()
         while not given_up.is_set() and time.monotonic() < deadline:
             try:
                 known = consumer.get_watermark_offsets(partition, timeout=next(timeouts_s))
@@ -221,7 +221,7 @@ class Offsets:
 
 
 def _readable_to(consumer: Consumer, partition: TopicPartition) -> int:
-    """The end of the records, according to the broker that we read from."""
+    """The end of the log, according to the broker that we read from."""
     _, end = consumer.get_watermark_offsets(partition, cached=True) or (0, 0)
     return end
 
@@ -235,30 +235,30 @@ def _next(consumer: Consumer, given_up: threading.Event) -> Message | None:
     return None
 
 
-def _reached(position: Position) -> tuple[int, int, int]:
+def _sort_key(position: Position) -> tuple[int, int, int]:
     return position.lsn, position.commit_lsn or 0, position.seq or 0
 
 
-def _take(message: Message, latest: dict[bytes, Message]) -> None:
-    """Let a record replace the one of its key, unless it is a position that goes back."""
+def _keep_latest(message: Message, latest: dict[bytes, Message]) -> None:
+    """Replace the record of the same key, unless the new one is a lower position."""
     key = message.key() or b""
     if message.value() is None:
         latest.pop(key, None)
-    elif key not in latest or not _goes_back(latest[key], message):
+    elif key not in latest or not _is_regression(latest[key], message):
         latest[key] = message
 
 
-def _goes_back(before: Message, message: Message) -> bool:
+def _is_regression(before: Message, message: Message) -> bool:
     """Whether both are positions, and the later one is lower."""
     try:
         was, now = (_parse(Position, each.value() or b"") for each in (before, message))
     except (ValueError, TypeError):
         return False
-    return _reached(now) < _reached(was)
+    return _sort_key(now) < _sort_key(was)
 
 
 def _parse(kind: type[T], text: bytes) -> T:
-    """What `_json` was given; fields that a later version has added are left out.
+    """The inverse of `_json`; fields that a later version has added are ignored.
 
     Raises ValueError or TypeError on other text.
     """

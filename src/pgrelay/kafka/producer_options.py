@@ -8,14 +8,14 @@ from pgrelay.errors import SetupError
 _QUEUE: Final = "queue.buffering.max.kbytes"
 _QUEUE_KBYTES: Final = 32_768
 _BATCH_BYTES: Final = 1_000_000
-# A partition's next leader gets no records before the old one's requests are over. Brokers take over from one
-# that hangs in broker.session.timeout.ms, 9 s by default; librdkafka waits for 60 s by default.
-_ANSWER_MS: Final = 15_000
+# A partition's new leader gets no records before the requests to the old one are over. Brokers replace one
+# that hangs after broker.session.timeout.ms, 9 s by default; librdkafka's default is to wait for 60 s.
+_SOCKET_TIMEOUT_MS: Final = 15_000
 # librdkafka's own default, and the least that it allows.
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
-_LEAST_TIMEOUT_MS: Final = 1_000
+_MIN_TIMEOUT_MS: Final = 1_000
 
-# The user's own options override these. A stream that is not behind does not linger: see `hurry`. An
+# The user's own options override these. A stream that is not behind does not linger: see `flush_early`. An
 # idempotent producer has one batch of a partition in flight. If the linger time of other records is over by
 # then, librdkafka's thread spins until the batch is acknowledged: a core if the broker is milliseconds away.
 _DEFAULTS: Final[Mapping[str, object]] = {
@@ -30,7 +30,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {
 # librdkafka's default for message.max.bytes.
 _MESSAGE_BYTES: Final = 1_000_000
 
-# What the guarantees rest on; the configuration refuses anything that contradicts these.
+# What the guarantees depend on; the configuration refuses what contradicts these.
 FIXED: Final[Mapping[str, object]] = {
     "acks": "all",
     # librdkafka's default for producers is true; its table of options shows only the one for consumers.
@@ -47,13 +47,13 @@ GAPLESS: Final[Mapping[str, object]] = {"enable.gapless.guarantee": True}
 
 
 def largest_record(options: Mapping[str, str]) -> int:
-    """The bytes that a record may have, by `record_size`, for the producer to let it pass."""
+    """The most bytes, by `record_size`, that a record may have for the producer to accept it."""
     given = options.get("message.max.bytes", "")
     return int(given) if given.isdecimal() else _MESSAGE_BYTES
 
 
 def largest_batch(options: Mapping[str, str]) -> int:
-    """The bytes of a batch of records, past which the producer begins another."""
+    """The size in bytes at which the producer begins another batch."""
     return int(options.get("batch.size", _BATCH_BYTES))
 
 
@@ -63,11 +63,11 @@ def transaction_timeout_ms(options: Mapping[str, str]) -> int:
 
 
 def defaults_for(options: Mapping[str, str]) -> dict[str, object]:
-    """The defaults, among them those that these options need. SetupError if they allow too small a queue."""
-    # librdkafka refuses to wait longer for an answer than a transaction lasts. One that it does not allow is
-    # the option to be refused, and not ours.
-    answer_ms = min(_ANSWER_MS, max(_LEAST_TIMEOUT_MS, transaction_timeout_ms(options)))
-    return {**_DEFAULTS, _QUEUE: _queue_kbytes(options), "socket.timeout.ms": answer_ms}
+    """The defaults to go with these options. Raises SetupError if the options give too small a queue."""
+    # librdkafka refuses a socket timeout longer than the transaction timeout. If the latter is invalid, it is
+    # the option to be refused, not ours.
+    socket_timeout_ms = min(_SOCKET_TIMEOUT_MS, max(_MIN_TIMEOUT_MS, transaction_timeout_ms(options)))
+    return {**_DEFAULTS, _QUEUE: _queue_kbytes(options), "socket.timeout.ms": socket_timeout_ms}
 
 
 def _queue_kbytes(options: Mapping[str, str]) -> int:

@@ -1,8 +1,7 @@
 """Which record is to blame for a batch that a broker has refused.
 
-A broker refuses a batch as a whole, by one code, and librdkafka reports each of its records with that code;
-it makes the reports of a batch in one go. Only if the broker names several wrong records, librdkafka gives
-the others a code of their own.
+A broker refuses a batch as a whole, with one code, and librdkafka reports each of its records with that code,
+all in one go. Only if the broker names several bad records, librdkafka gives the others a code of their own.
 """
 
 from confluent_kafka import KafkaError, Message
@@ -12,10 +11,10 @@ from pgrelay.kafka.delivery_errors import batch_error
 
 
 class RefusedBatch:
-    """The reports on the first batch that was refused. Other partitions' are left out."""
+    """The reports on the first batch that was refused; those of other partitions are ignored."""
 
     def __init__(self) -> None:
-        self._of: tuple[str, int | None] | None = None
+        self._partition: tuple[str, int | None] | None = None
         self._rank: tuple[bool, bool, int] | None = None
         self._error: KafkaError
         self._keyless = False
@@ -25,12 +24,12 @@ class RefusedBatch:
 
     def add(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
         """Take in a report; `commit_lsn` is that of the record's transaction."""
-        of = message.topic() or "?", message.partition()
-        if self._of is None:
-            self._of = of
-        elif self._of != of:
+        partition = message.topic() or "?", message.partition()
+        if self._partition is None:
+            self._partition = partition
+        elif self._partition != partition:
             return
-        # The largest is too large, if any is; a compacted topic refuses those without a key.
+        # If any is too large, the largest is; a compacted topic refuses those without a key.
         keyless = error.code() == KafkaError.INVALID_RECORD and message.key() is None
         size = 0 if error.code() == KafkaError.INVALID_RECORD else len(message)
         rank = (error.code() != KafkaError._INVALID_DIFFERENT_RECORD, keyless, size)
@@ -42,7 +41,7 @@ class RefusedBatch:
 
     def reason(self) -> PgrelayError:
         """The error of the batch. It names a transaction only if there is no doubt which."""
-        assert self._of is not None, "no report was added"
+        assert self._partition is not None, "no report was added"
         certain = self._one_transaction or self._keyless
         commit_lsn = self._commit_lsn if certain else 0
-        return batch_error(self._error, self._of[0], commit_lsn, self._only_key, keyless=self._keyless)
+        return batch_error(self._error, self._partition[0], commit_lsn, self._only_key, keyless=self._keyless)

@@ -1,4 +1,4 @@
-"""Calls of the producer that take in delivery reports and events: `poll`, `flush`, and transactional ones.
+"""Makes the producer's calls that take in delivery reports and events: `poll`, `flush`, transactional ones.
 
 Make no call of the client while an error is handled. If it raises a KafkaException, that error becomes the
 context of the KafkaError inside, which never frees it, nor the frames that it has passed: the producer would

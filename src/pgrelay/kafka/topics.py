@@ -1,4 +1,4 @@
-"""Topics as a relay creates them, by what they hold."""
+"""How topics are created, by the kind of records that they hold."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,58 +12,58 @@ from confluent_kafka.cimpl import NewTopic
 from pgrelay.config import SinkConfig
 from pgrelay.kafka.errors import UNAUTHORIZED
 
-TopicOf = Literal["rows", "schemas", "transactions", "offsets", "messages", "dead letters"]
+TopicKind = Literal["rows", "schemas", "transactions", "offsets", "messages", "dead letters"]
 
-# Only closed segments are compacted, and a reader goes through the rest: so these are small.
+# Only closed segments are compacted, and a start reads through the rest, so they are kept small.
 _SMALL_SEGMENTS: Final[Mapping[str, str]] = {"segment.bytes": "1048576", "segment.ms": "3600000"}
-# These are read from their beginning, so the configured cleanup is only for the others.
-_KEPT: Final[Mapping[TopicOf, Mapping[str, str]]] = {
+# These are read from the beginning, so the configured cleanup does not apply to them.
+_FIXED_CLEANUP: Final[Mapping[TopicKind, Mapping[str, str]]] = {
     "schemas": {"cleanup.policy": "delete", "retention.ms": "-1"},
     "dead letters": {"cleanup.policy": "delete", "retention.ms": "-1"},
     "offsets": {"cleanup.policy": "compact", **_SMALL_SEGMENTS},
 }
-# Their records share keys, but none replaces another, so the configured cleanup must not compact them.
-_EACH_COUNTS: Final[frozenset[TopicOf]] = frozenset({"messages", "transactions"})
-# The configured safety of records holds for all topics: a position that is lost is a gap.
-_SAFETY: Final = ("min.insync.replicas", "unclean.leader.election.enable")
+# Their records share keys without replacing one another, so the configured cleanup must not compact them.
+_NEVER_COMPACTED: Final[frozenset[TopicKind]] = frozenset({"messages", "transactions"})
+# Durability options apply to every topic: a lost position is a gap.
+_DURABILITY: Final = ("min.insync.replicas", "unclean.leader.election.enable")
 
 _OPTIONS_REFUSED: Final = frozenset({KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG})
 
 _ASK_TIMEOUT_S: Final = 1.0
 
 # Controllers refuse a request for over 10,000 partitions; those of 3.x also one for as many metadata records.
-_MOST_PARTITIONS: Final = 1_000
+_MAX_PARTITIONS: Final = 1_000
 
 
-def lasting(of: TopicOf) -> bool:
-    """Whether such a topic has one partition, and keeps all but what later records replace."""
-    return of in _KEPT
+def keeps_history(kind: TopicKind) -> bool:
+    """Whether such a topic has a single partition and loses nothing but what later records replace."""
+    return kind in _FIXED_CLEANUP
 
 
-def made_with(of: TopicOf, config: SinkConfig) -> dict[str, str]:
+def topic_options(kind: TopicKind, config: SinkConfig) -> dict[str, str]:
     """The options that such a topic is created with."""
     given = config.topic_config
-    if of in _EACH_COUNTS:
+    if kind in _NEVER_COMPACTED:
         return {**given, "cleanup.policy": "delete"}
-    if of not in _KEPT:
+    if kind not in _FIXED_CLEANUP:
         return dict(given)
-    return {**_KEPT[of], **{name: given[name] for name in _SAFETY if name in given}}
+    return {**_FIXED_CLEANUP[kind], **{name: given[name] for name in _DURABILITY if name in given}}
 
 
-def new_topic(name: str, of: TopicOf, config: SinkConfig) -> NewTopic:
+def new_topic(name: str, kind: TopicKind, config: SinkConfig) -> NewTopic:
     """A topic as the configuration wants it created."""
     return NewTopic(
         name,
-        num_partitions=1 if lasting(of) else config.partitions,
+        num_partitions=1 if keeps_history(kind) else config.partitions,
         replication_factor=config.replication_factor,
-        config=made_with(of, config),
+        config=topic_options(kind, config),
     )
 
 
-def plainer(new: NewTopic, reason: KafkaError) -> NewTopic | None:
-    """The topic without options of ours that it can do without, if those may be what a cluster refuses.
+def without_segment_options(new: NewTopic, reason: KafkaError) -> NewTopic | None:
+    """The topic without our segment options, if those may be why the cluster refused it; else None.
 
-    A hosted one may have its own least size of segments. None if there are none, or `reason` is another.
+    A hosted cluster may have a minimum segment size of its own.
     """
     options = new.config or {}
     if reason.code() not in _OPTIONS_REFUSED or not _SMALL_SEGMENTS.items() <= options.items():
@@ -74,18 +74,18 @@ def plainer(new: NewTopic, reason: KafkaError) -> NewTopic | None:
     )
 
 
-def portions(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
-    """The topics in lists that a controller accepts in one request."""
-    portion: list[NewTopic] = []
+def request_batches(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
+    """The topics, in batches that a controller accepts in one request."""
+    batch: list[NewTopic] = []
     partitions = 0
     for topic in topics:
-        if portion and partitions + topic.num_partitions > _MOST_PARTITIONS:
-            yield portion
-            portion, partitions = [], 0
-        portion.append(topic)
+        if batch and partitions + topic.num_partitions > _MAX_PARTITIONS:
+            yield batch
+            batch, partitions = [], 0
+        batch.append(topic)
         partitions += topic.num_partitions
-    if portion:
-        yield portion
+    if batch:
+        yield batch
 
 
 async def create(
@@ -93,7 +93,8 @@ async def create(
 ) -> dict[str, KafkaError]:
     """Create topics, or only have the cluster validate them, in one request. Returns the refusals by topic.
 
-    Where a `plainer` topic may not be refused, it is tried in a second request, which may take as long.
+    A topic that may do better `without_segment_options` is tried again in a second request, which may take
+    as long.
     """
     futures: dict[str, Future[Any]] = admin.create_topics(
         topics, operation_timeout=timeout_s, request_timeout=timeout_s, validate_only=validate_only
@@ -104,7 +105,7 @@ async def create(
         try:
             await asyncio.wrap_future(futures[new.topic])
         except KafkaException as error:
-            if (plain := plainer(new, error.args[0])) is not None:
+            if (plain := without_segment_options(new, error.args[0])) is not None:
                 again.append(plain)
             else:
                 refusals[new.topic] = error.args[0]
@@ -113,10 +114,10 @@ async def create(
     return refusals
 
 
-async def unled(admin: AdminClient, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Those of the partitions whose leader does not answer for them, now; it is asked for their ends.
+async def without_leader(admin: AdminClient, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """The partitions whose leader does not answer now when asked for their end offset.
 
-    One that we may not ask about is not among them: the producer's error then says which right we lack.
+    Leaves out those that we may not ask about: the producer's error then says which right we lack.
     """
     latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     specs = dict.fromkeys(partitions, latest)

@@ -17,19 +17,19 @@ from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
-from pgrelay.kafka.delivery_errors import GONE, POISON, PURGED, RECREATED, desynchronized
-from pgrelay.kafka.errors import UNAUTHORIZED, denial, denied
+from pgrelay.kafka.delivery_errors import GONE, GONE_CURE, POISON, PURGED, desync_meaning
+from pgrelay.kafka.errors import UNAUTHORIZED, denied_error, is_denied
 from pgrelay.kafka.offsets import Offsets, Position
 from pgrelay.kafka.producer_options import transaction_timeout_ms
 from pgrelay.kafka.sink import LATE_REPORTS_S, MakeClients, Sink, librdkafka
 from pgrelay.progress import InFlight
 
-# How long one try of a transactional call takes at most: a stop waits no longer for its thread.
+# How long one try of a transactional call may take, and so how long a stop waits for its thread.
 _TRY_S: Final = 1.0
 _RECOVERY_TIMEOUT_S: Final = 10.0
 _CALL_REST_S: Final = 0.01
 
-# Brokers send a producer these if another was initialised, and also if its transaction timed out.
+# Brokers send these to a producer if another one was initialised, and also if its transaction timed out.
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _CURES: Final[Mapping[int, str]] = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant WRITE and DESCRIBE on TransactionalId pgrelay-*",
@@ -40,9 +40,9 @@ _CURES: Final[Mapping[int, str]] = {
 
 
 class TransactionalSink(Sink):
-    """A sink whose records become visible at `commit`. Delivery reports only tell what Kafka lacks."""
+    """A sink whose records become visible at `commit`. Its delivery reports only say what Kafka lacks."""
 
-    # With these a broker refuses records of a transaction that has failed, and the transaction says why.
+    # By these a broker refuses records of a failed transaction; the transaction itself has the reason.
     _symptoms = PURGED | _FENCED | {KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER}
 
     def __init__(
@@ -54,63 +54,65 @@ class TransactionalSink(Sink):
         self._offsets = offsets
         self._calling = False
         # When the open transaction began, by the monotonic clock; None if none is open.
-        self._begun_s: float | None = None
+        self._began_at: float | None = None
         self.timeout_s = transaction_timeout_ms(config.kafka) / 1000
 
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
-        return Delivery(InFlight(None), commit_lsn, self.failures.refused)
+        return Delivery(InFlight(None), commit_lsn, self.failures.on_refused)
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
-        if self._begun_s is None:
+        if self._began_at is None:
             try:
                 self._producer.begin_transaction()
             except KafkaException as error:
-                raise self._failure_of(error.args[0]) from error
-            self._begun_s = time.monotonic()
+                raise self._call_error(error.args[0]) from error
+            self._began_at = time.monotonic()
         return super().produce(records, start, delivery)
 
     def _take_in(
         self, call: Callable[[float], int], timeout_s: float, known: PgrelayError | None = None
     ) -> int:
         if self._calling:
-            # The call takes in the reports itself: a second thread would compete for each of them.
+            # The call takes in the reports itself: a second thread would compete for them.
             time.sleep(min(timeout_s, _CALL_REST_S))
             return 0
         events = super()._take_in(call, timeout_s, known)
         if (symptom := self.failures.symptom) is not None:
-            # Unlike its reports, a transaction's failure is known to librdkafka at once.
-            own = self._own_error()
-            raise self._spent_by(self._overdue() or symptom if own is None else self._failure_of(own))
+            # A transaction's failure is known to librdkafka at once, its reports only later.
+            own = self._open_transaction_error()
+            raise self._fail_transaction(
+                self._timeout_error() or symptom if own is None else self._call_error(own)
+            )
         return events
 
-    def _spent_by(self, failure: PgrelayError) -> PgrelayError:
-        """Keep the error of a transaction. Returns that of a refused record if it comes: it names a topic."""
-        self.failures.spent_by = failure
+    def _fail_transaction(self, failure: PgrelayError) -> PgrelayError:
+        """Keep a transaction's error. Returns instead that of a refused record, if any: it names a topic."""
+        self.failures.transaction_error = failure
         late = isinstance(failure, RecordRefused)
         return self._reason_or(failure, (0, *LATE_REPORTS_S) if late else (0,))
 
-    def _own_error(self) -> KafkaError | None:
-        """What the open transaction has failed by; None if it has not failed."""
+    def _open_transaction_error(self) -> KafkaError | None:
+        """Why the open transaction has failed; None if it has not."""
         try:
             self._producer.begin_transaction()
         except KafkaException as error:
-            # One is open, so it is refused: by the open one's own error, if that has failed.
+            # Refused, since one is open: with that one's own error, if it has failed.
             reason: KafkaError = error.args[0]
         else:
             return None
         return None if reason.code() == KafkaError._STATE else reason
 
-    def _failure_of(self, error: KafkaError) -> PgrelayError:
+    def _call_error(self, error: KafkaError) -> PgrelayError:
         if error.code() not in _FENCED:
             return _transaction_error(error)
-        return self._overdue() or KafkaUnavailable(
+        return self._timeout_error() or KafkaUnavailable(
             "the producer was fenced: another relay of this slot has taken over, or the brokers aborted a "
             f"Kafka transaction that was open for longer than {self._limit()}"
         )
 
-    def _overdue(self) -> PgrelayError | None:
+    def _timeout_error(self) -> PgrelayError | None:
         """The error for a transaction that was open for longer than brokers allow; None if it was not."""
-        open_s = 0.0 if self._begun_s is None else time.monotonic() - self._begun_s
+        open_s = 0.0 if self._began_at is None else time.monotonic() - self._began_at
         if open_s <= self.timeout_s:
             return None
         return KafkaUnavailable(
@@ -141,18 +143,20 @@ class TransactionalSink(Sink):
         """Commit what was produced, together with the position."""
         await self._enqueue(self._offsets.record(position), self.delivery(InFlight(None), 0))
         await self._call(self._commit)
-        self._begun_s = None
+        self._began_at = None
 
     def _commit(self, timeout_s: float) -> None:
-        # The client's commit waits for the reports itself, but does not heed that a record was passed over.
+        # The client's own commit waits for the reports, too, but ignores that a record was passed over.
         if self._producer.flush(timeout_s / 2):
-            # Once the transaction has failed, what is left may never be sent.
-            raise KafkaException(self._own_error() or KafkaError(KafkaError._TIMED_OUT, retriable=True))
+            # If the transaction has failed, what is left may never be sent.
+            raise KafkaException(
+                self._open_transaction_error() or KafkaError(KafkaError._TIMED_OUT, retriable=True)
+            )
         self.failures.raise_unless(None)
         self._producer.commit_transaction(timeout_s / 2)
 
     async def _call(self, step: Callable[[float], None]) -> None:
-        """Make one transactional call in a thread; repeat it while librdkafka calls its error retriable."""
+        """Make a transactional call in a thread; repeat it while librdkafka calls its error retriable."""
         while True:
             self._calling = True
             try:
@@ -162,10 +166,10 @@ class TransactionalSink(Sink):
             if error is None:
                 return
             if not error.retriable():
-                raise self._spent_by(self._failure_of(error))
+                raise self._fail_transaction(self._call_error(error))
             if self.failures.reason is not None:
-                # To librdkafka a broker that refuses us is away, so it would have the call repeated for ever.
-                raise self._spent_by(self.failures.reason)
+                # To librdkafka, a broker that refuses us is unreachable: the call would be repeated for ever.
+                raise self._fail_transaction(self.failures.reason)
 
 
 def _transaction_error(error: KafkaError) -> PgrelayError:
@@ -173,14 +177,14 @@ def _transaction_error(error: KafkaError) -> PgrelayError:
     if error.code() in _CURES:
         return SetupError(f"Kafka refuses transactions: {error.str()}; {_CURES[error.code()]}")
     failed = f"a Kafka transaction failed: {error.str()}"
-    if (meaning := desynchronized(error)) is not None:
+    if (meaning := desync_meaning(error)) is not None:
         return KafkaUnavailable(f"{failed}: {meaning}")
     if error.code() in POISON:
         return RecordRefused(f"{failed}; {POISON[error.code()]}")
     if error.code() in GONE:
-        return KafkaUnavailable(f"{failed}: a topic is gone: {RECREATED}")
+        return KafkaUnavailable(f"{failed}: a topic is gone: {GONE_CURE}")
     if error.code() in UNAUTHORIZED:
         return SetupError(f"{failed}; grant WRITE and DESCRIBE on the topics that pgrelay check names")
-    if denied(error):
-        return denial(error.str())
+    if is_denied(error):
+        return denied_error(error.str())
     return KafkaUnavailable(failed)

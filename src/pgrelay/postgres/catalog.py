@@ -1,7 +1,7 @@
-"""The few explicit look-ups in Postgres's catalogue, on an ordinary connection beside the stream.
+"""Queries on Postgres's catalogue, over an ordinary connection beside the stream.
 
-Never called from a decoder. The relay looks up the slot, its WAL and the publications at a start and now and
-then. For tables and types see facts.py. Source: PostgreSQL manual, "System Catalogs" and "System
+Never called from a decoder. The relay looks up the slot, its WAL and the publications at a start and every
+few seconds. For tables and types see facts.py. Source: PostgreSQL manual, "System Catalogs" and "System
 Views".
 """
 
@@ -25,8 +25,8 @@ from pgrelay.wire.xid import ahead
 
 Row = tuple[Any, ...]
 
-_PATIENCE_S: Final = 10.0
-_SERVER_GIVES_UP: Final = "9s"
+_QUERY_TIMEOUT_S: Final = 10.0
+_STATEMENT_TIMEOUT: Final = "9s"
 _UNANSWERED: Final = "Postgres has not answered a query on its catalogue for 10 s; is a table locked?"
 
 # The error for a relation that was dropped before it was opened by its OID; it is never translated.
@@ -66,15 +66,17 @@ class Catalog:
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._given_up = False
         self._connection: psycopg.AsyncConnection[Row]
 
     async def __aenter__(self) -> Self:
         self._connection = await connect(self._dsn)
-        # A backend that waits for a lock does not notice that we have gone.
+        # A backend that waits for a lock does not notice that we are gone.
         try:
-            await self.rows(sql.SQL("SELECT set_config('statement_timeout', %s, false)"), (_SERVER_GIVES_UP,))
+            await self.rows(
+                sql.SQL("SELECT set_config('statement_timeout', %s, false)"), (_STATEMENT_TIMEOUT,)
+            )
         except BaseException:
             # Nobody else would close it: a block that was not entered is not left.
             await self._connection.close()
@@ -100,40 +102,40 @@ class Catalog:
         parameters: Sequence[object] = (),
     ) -> list[Row]:
         """The rows of a query, with parameters as %s. Raises as `errors.query_error` says."""
-        async with self._asking() as connection:
+        async with self._exclusive() as connection:
             cursor = await connection.execute(query, parameters or None)
             return await cursor.fetchall() if cursor.description else []
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """What is asked inside is one transaction, which an error rolls back; so nobody else may ask then."""
+        """Run the queries inside as one transaction, undone by an error. No other task may query then."""
         await self.rows(sql.SQL("BEGIN"))
         try:
             yield
             await self.rows(sql.SQL("COMMIT"))
         except BaseException:
-            # The connection may be the error; then the server rolls back by itself.
+            # If the connection itself has failed, the server rolls back on its own.
             with suppress(PgrelayError):
                 await self.rows(sql.SQL("ROLLBACK"))
             raise
 
     @asynccontextmanager
-    async def _asking(
-        self, patience_s: float | None = _PATIENCE_S
+    async def _exclusive(
+        self, timeout_s: float | None = _QUERY_TIMEOUT_S
     ) -> AsyncIterator[psycopg.AsyncConnection[Row]]:
-        """Use the connection for one question. Raises SourceUnavailable if it is not answered in time."""
+        """Hold the connection for one query. Raises SourceUnavailable if it is not answered in time."""
 
         def give_up() -> None:
             self._given_up = True
             hang_up(self._connection)
 
-        async with self._turn:
+        async with self._lock:
             loop = asyncio.get_running_loop()
-            timer = None if patience_s is None else loop.call_later(patience_s, give_up)
+            timer = None if timeout_s is None else loop.call_later(timeout_s, give_up)
             try:
                 yield self._connection
             except psycopg.Error as error:
-                # A query that waited for its turn then finds the connection closed, for the same reason.
+                # A query that waited for the lock finds the connection closed for the same reason.
                 unanswered = self._given_up or isinstance(error, psycopg.errors.QueryCanceled)
                 raise SourceUnavailable(_UNANSWERED) if unanswered else query_error(error) from error
             finally:
@@ -145,7 +147,7 @@ class Catalog:
         return str(rows[0][0])
 
     async def wal_sender_timeout_s(self) -> float:
-        """Seconds; 0 if the server never cuts a silent client."""
+        """Seconds; 0 if the server never drops a silent client."""
         query = sql.SQL("SELECT setting::int FROM pg_settings WHERE name = 'wal_sender_timeout'")
         return int((await self.rows(query))[0][0]) / 1000
 
@@ -157,12 +159,12 @@ class Catalog:
             "FROM pg_replication_slots s WHERE slot_name = %s"
         )
         rows = await self.rows(query, (name,))
-        return Slot.of(*rows[0]) if rows else None
+        return Slot.from_row(*rows[0]) if rows else None
 
     async def create_slot(self, name: str) -> None:
         """Returns once every transaction that runs now has ended, because the server waits for them."""
         query = sql.SQL("SELECT FROM pg_create_logical_replication_slot(%s, 'pgoutput')")
-        async with self._asking(patience_s=None) as connection, connection.transaction():
+        async with self._exclusive(timeout_s=None) as connection, connection.transaction():
             await connection.execute("SET LOCAL statement_timeout = 0")
             await connection.execute(query, (name,))
 
@@ -187,7 +189,7 @@ class Catalog:
             "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = tablename "
             "WHERE pubname = ANY (%s) ORDER BY schemaname, tablename"
         )
-        async with self._asking() as connection:
+        async with self._exclusive() as connection:
             try:
                 async with connection.transaction():
                     await connection.execute("SET LOCAL lock_timeout = '500ms'")
@@ -200,13 +202,13 @@ class Catalog:
                     raise
                 return None
 
-    async def existing(self, oids: Collection[int]) -> frozenset[int]:
-        """Those of the OIDs that are a table's."""
+    async def existing_tables(self, oids: Collection[int]) -> frozenset[int]:
+        """Those of the OIDs that still belong to a table."""
         query = sql.SQL("SELECT oid FROM pg_class WHERE oid = ANY (%s)")
         return frozenset(row[0] for row in await self.rows(query, (list(oids),)))
 
-    async def unidentified(self, oids: Collection[int]) -> list[str]:
-        """Those of the tables whose rows have no replica identity; quoted.
+    async def without_replica_identity(self, oids: Collection[int]) -> list[str]:
+        """Names, quoted, of those of the tables that have no replica identity.
 
         While one is published, Postgres refuses to update or delete its rows.
         """
@@ -225,8 +227,8 @@ class Catalog:
 
         Those that run may have later ones. Since PostgreSQL 13; a standby does not know what is prepared.
         """
-        # The snapshot's end is right after the last transaction that has ended, not after the last one. It is
-        # asked for later: what is prepared no more by then has ended.
+        # The snapshot's xmax follows the last transaction that has ended, not the last that was begun. It is
+        # fetched second: what is no longer prepared by then has ended.
         prepared = await self.rows(sql.SQL("SELECT transaction::text FROM pg_prepared_xacts"))
         end = int((await self.rows(sql.SQL("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")))[0][0])
         past = (ahead(int(xid), end) for (xid,) in prepared)
@@ -253,4 +255,4 @@ class Catalog:
         ).format(WAL_END, sql.SQL(_WAIT_EVENT))
         asked_at = time.monotonic()
         [(wal_end, row, wait_event)] = await self.rows(query, (name,))
-        return SlotWal.of(asked_at, parse_lsn(wal_end), row, wait_event)
+        return SlotWal.from_row(asked_at, parse_lsn(wal_end), row, wait_event)

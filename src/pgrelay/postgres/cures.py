@@ -1,4 +1,4 @@
-"""What to do if Postgres can't be reached or does not let us in."""
+"""The cures for connections to Postgres that fail or are refused."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -32,16 +32,16 @@ _UNMET: Final = ("authentication method requirement", "channel binding")
 # A line in pg_hba.conf that says reject. If no line matches, the text is `no pg_hba.conf entry`.
 _REJECTED: Final = ("pg_hba.conf rejects",)
 _POOLER: Final = ("unsupported startup parameter", "replication connections are not")
-# The server's encoding has no way to ours; MULE_INTERNAL is the only one.
-_NO_WAY_TO_UTF_8: Final = ("conversion between UTF8 and",)
-# What no later try cures.
-MISTAKES: Final = _BAD_PARAMETERS + _BAD_OPTIONS + _BAD_KEY + _UNMET + _REJECTED + _POOLER + _NO_WAY_TO_UTF_8
+# The server's encoding can't be converted to ours; MULE_INTERNAL is the only one.
+_NO_CONVERSION: Final = ("conversion between UTF8 and",)
+# What no retry cures.
+MISTAKES: Final = _BAD_PARAMETERS + _BAD_OPTIONS + _BAD_KEY + _UNMET + _REJECTED + _POOLER + _NO_CONVERSION
 
 # Parts of libpq's or the server's text, and what to do about it; the first match counts. No cure has a
 # semicolon: the last one in a message separates its cure.
 _CURES: Final = (
     (
-        # Its errors may have any text, also those below.
+        # Its errors may have any text, including those below.
         ("PL/pgSQL function",),
         "look into what the database runs at a login: SELECT evtname, evtfoid::regproc FROM pg_event_trigger "
         "WHERE evtevent = 'login'",
@@ -65,7 +65,7 @@ _CURES: Final = (
         "add to pg_hba.conf, ahead of any line that rejects us: host {database} {user} <our address>/32 "
         "scram-sha-256, then SELECT pg_reload_conf()",
     ),
-    (_NO_WAY_TO_UTF_8, "move the data to a database in another encoding, such as UTF8"),
+    (_NO_CONVERSION, "move the data to a database in another encoding, such as UTF8"),
     (_BAD_OPTIONS, "correct options in source.dsn, or PGOPTIONS"),
     (_BAD_PARAMETERS, "correct that parameter in source.dsn, or the PG* variable that gives it"),
     (
@@ -109,7 +109,7 @@ _OTHERWISE: Final = "correct source.dsn (psql with the same string shows the sam
 
 
 def cure(text: str, dsn: str) -> str:
-    """The cure of a failed connection, by the text that libpq or the server gave."""
+    """The cure of a failed connection, by the error text of libpq or the server."""
     given = conninfo_to_dict(dsn)
     names = {
         "user": given.get("user") or "<role>",
@@ -117,9 +117,9 @@ def cure(text: str, dsn: str) -> str:
         # If none is named, libpq takes the database that has the user's name.
         "correct": "correct" if given.get("dbname") else "name",
     }
-    fitting = (cure for fragments, cure in _CURES if _holds(text, fragments))
-    return next(fitting, _OTHERWISE).format_map(names)
+    matching = (cure for fragments, cure in _CURES if _contains_any(text, fragments))
+    return next(matching, _OTHERWISE).format_map(names)
 
 
-def _holds(text: str, fragments: Sequence[str]) -> bool:
+def _contains_any(text: str, fragments: Sequence[str]) -> bool:
     return any(fragment in text for fragment in fragments)

@@ -1,6 +1,6 @@
-"""The names that tables have now, where the stream may go on to describe them by earlier ones.
+"""The current names of tables that the stream may still describe by earlier ones.
 
-When it does, and what follows from that: see relay/renames.py.
+For when it does so, and what follows from that, see relay/renames.py.
 """
 
 from collections.abc import Collection
@@ -12,7 +12,7 @@ from psycopg import sql
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres.catalog import WAL_END, Catalog
 
-# From this version on, a renamed schema makes the server describe its tables again.
+# Since this version, renaming a schema makes the server describe its tables again.
 _SCHEMAS_SINCE: Final = 160000
 
 _NAMES: Final = sql.SQL(
@@ -36,6 +36,6 @@ class CurrentName:
 
 
 async def current_names(catalog: Catalog, oids: Collection[int]) -> list[CurrentName]:
-    """The names of those of the tables whose descriptions may be outdated, by this version of the server."""
+    """The names of those of the tables whose descriptions may be outdated on this version of the server."""
     rows = await catalog.rows(_NAMES, (list(oids), catalog.server_version < _SCHEMAS_SINCE))
     return [CurrentName(oid, schema, root, parse_lsn(lsn)) for oid, schema, root, lsn in rows]

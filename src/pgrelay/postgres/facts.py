@@ -1,4 +1,4 @@
-"""What the catalogue knows about relations and types and the stream does not say.
+"""What the catalogue knows about relations and types, and the stream does not say.
 
 Source: PostgreSQL manual, "System Catalogs".
 """
@@ -11,7 +11,7 @@ from psycopg import sql
 from pgrelay.encode.plan import FULL, RelationFacts
 from pgrelay.encode.types import CatalogType, ColumnType, builtin_type, resolved
 from pgrelay.postgres.catalog import IDENTITY_INDEX, Catalog
-from pgrelay.postgres.snapshot import snapshot, wait_shown
+from pgrelay.postgres.snapshot import snapshot, wait_visible
 from pgrelay.wire.pgoutput import Relation
 
 # The primary key's columns, in the table's order, of the row `c` of pg_class; empty if there is none.
@@ -23,40 +23,40 @@ PRIMARY_KEY: Final = sql.SQL(
 
 
 class Facts:
-    """The facts that one connection asks for; its queries raise as the catalogue's do."""
+    """Fetches facts over one connection; raises as the catalogue's queries do."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         # Types that are not built in. A dropped one is kept, for rows that were written before.
         self._types: dict[int, ColumnType] = {}
 
-    async def of(self, relation: Relation, xid: int | None) -> RelationFacts:
+    async def fetch(self, relation: Relation, xid: int | None) -> RelationFacts:
         """What the Relation message does not say: the primary key under FULL, types, arrays' dimensions.
 
-        It is asked once queries see `xid`, the transaction that brought the Relation. Raises
-        SourceUnavailable if that takes long.
+        Waits until queries see `xid`, the transaction that brought the Relation; raises SourceUnavailable if
+        that takes too long.
         """
-        if _asks(relation):
-            await wait_shown(self._catalog, xid)
-        return await self._ask(relation)
+        if _needs_catalog(relation):
+            await wait_visible(self._catalog, xid)
+        return await self._fetch(relation)
 
-    async def ahead(self, wanted: Iterable[tuple[Relation, int | None]]) -> list[RelationFacts]:
-        """The same for several, without waiting: up to the first whose transaction queries don't see yet."""
+    async def fetch_ahead(self, wanted: Iterable[tuple[Relation, int | None]]) -> list[RelationFacts]:
+        """The same for several, without waiting: up to the first whose transaction is not visible yet."""
         now = None
         found: list[RelationFacts] = []
         for relation, xid in wanted:
-            if _asks(relation):
+            if _needs_catalog(relation):
                 now = now or await snapshot(self._catalog)
-                if not now.shows(xid):
+                if not now.is_visible(xid):
                     break
-            found.append(await self._ask(relation))
+            found.append(await self._fetch(relation))
         return found
 
-    async def _ask(self, relation: Relation) -> RelationFacts:
+    async def _fetch(self, relation: Relation) -> RelationFacts:
         key: tuple[str, ...] = ()
         unlike = ""
         if relation.replica_identity == FULL:
-            key, unlike = await self._primary_key(relation.oid), await self._partition_unlike(relation.oid)
+            key, unlike = await self._primary_key(relation.oid), await self._partition_not_full(relation.oid)
         built_in = {c.type_oid: builtin_type(c.type_oid) for c in relation.columns}
         unknown = {oid for oid, found in built_in.items() if found is None}
         types = await self.types(unknown) if unknown else {}
@@ -77,8 +77,8 @@ class Facts:
         rows = await self._catalog.rows(query, (relation_oid,))
         return tuple(rows[0][0]) if rows else ()
 
-    async def _partition_unlike(self, relation_oid: int) -> str:
-        """A partition whose old rows the server does not send whole; empty if there is none."""
+    async def _partition_not_full(self, relation_oid: int) -> str:
+        """A partition whose old rows the server does not send in full; empty if there is none."""
         if self._catalog.server_version < 130000:
             return ""
         # Not by pg_partition_tree, which would wait for a lock on any of them.
@@ -99,7 +99,7 @@ class Facts:
     async def types(self, wanted: set[int]) -> dict[int, ColumnType]:
         """The types by OID, with those that they are made of, domains resolved to their base type.
 
-        A type that is gone is as it was when last asked for, or left out if it never was.
+        A type that is gone is given as it was when last fetched, or left out if it never was.
         """
         known: dict[int, CatalogType] = {}
         ask = set(wanted)
@@ -125,7 +125,7 @@ class Facts:
         return sql.SQL("r.rngsubtype"), sql.SQL("r.rngtypid")
 
 
-def _asks(relation: Relation) -> bool:
-    """Whether the catalogue knows more about a relation than the stream says."""
+def _needs_catalog(relation: Relation) -> bool:
+    """Whether the catalogue knows more about the relation than the stream says."""
     built_in = [builtin_type(column.type_oid) for column in relation.columns]
     return relation.replica_identity == FULL or any(of is None or of.is_array for of in built_in)

@@ -1,6 +1,6 @@
-"""What to ask for from a server of a given version: the options of START_REPLICATION.
+"""The options of START_REPLICATION for a server of a given version.
 
-`auto` takes the best that the server has. An option that is set explicitly and that the server lacks is
+`auto` takes the best that the server has. An option that is set explicitly, and that the server lacks, is
 refused. Source: PostgreSQL manual, "Logical Streaming Replication Parameters", of each version.
 """
 
@@ -20,20 +20,22 @@ _SINCE: Final = {
 }
 
 
-def stream_options(config: SourceConfig, server_version: int, *, streams: bool = True) -> StreamOptions:
+def stream_options(
+    config: SourceConfig, server_version: int, *, allow_streaming: bool = True
+) -> StreamOptions:
     """The options for a server of this version, as libpq numbers it (180004). Raises SetupError.
 
-    `streams`: whether `streaming: auto` asks for transactions before their commit.
+    `allow_streaming`: whether `streaming: auto` asks for transactions before their commit.
     """
     protocol = _protocol(config, server_version)
     return StreamOptions(
         proto_version=protocol,
         publications=config.publications,
-        binary=_offered("binary", config.binary, server_version),
+        binary=_require_supported("binary", config.binary, server_version),
         messages=_messages(config, server_version),
-        streaming=_streaming(config, protocol, server_version, streams),
+        streaming=_streaming(config, protocol, server_version, allow_streaming),
         two_phase=_two_phase(config, protocol, server_version),
-        origin="none" if _offered("origin", config.origin == "none", server_version) else None,
+        origin="none" if _require_supported("origin", config.origin == "none", server_version) else None,
     )
 
 
@@ -51,10 +53,10 @@ def _protocol(config: SourceConfig, server_version: int) -> int:
     return config.protocol_version
 
 
-def _streaming(config: SourceConfig, protocol: int, server_version: int, streams: bool) -> str:
+def _streaming(config: SourceConfig, protocol: int, server_version: int, allow_streaming: bool) -> str:
     best = "parallel" if protocol >= 4 else "on" if protocol >= 2 else "off"
     if config.streaming == "auto":
-        return best if streams else "off"
+        return best if allow_streaming else "off"
     needed = {"off": 1, "on": 2, "parallel": 4}[config.streaming]
     if protocol < needed:
         raise SetupError(
@@ -66,20 +68,20 @@ def _streaming(config: SourceConfig, protocol: int, server_version: int, streams
 
 
 def _messages(config: SourceConfig, server_version: int) -> bool:
-    """On by default if the server has them. If it has not, they are refused only if set explicitly."""
+    """On by default if the server has them. If it does not, they are refused only if set explicitly."""
     if "messages" not in config.model_fields_set and server_version < _SINCE["messages"]:
         return False
-    return _offered("messages", config.messages, server_version)
+    return _require_supported("messages", config.messages, server_version)
 
 
 def _two_phase(config: SourceConfig, protocol: int, server_version: int) -> bool:
-    wanted = _offered("two_phase", config.two_phase, server_version)
+    wanted = _require_supported("two_phase", config.two_phase, server_version)
     if wanted and protocol < 3:
         raise SetupError("source.two_phase: needs protocol version 3; set source.protocol_version to auto")
     return wanted
 
 
-def _offered(option: str, wanted: bool, server_version: int) -> bool:
+def _require_supported(option: str, wanted: bool, server_version: int) -> bool:
     if wanted and server_version < _SINCE[option]:
         raise SetupError(
             f"source.{option}: Postgres {_name(server_version)} does not have it, "

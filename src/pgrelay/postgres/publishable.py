@@ -1,4 +1,4 @@
-"""What a publication can hold, and the statement that creates one.
+"""What a publication can contain, and the statement that creates one.
 
 Source: PostgreSQL manual, "CREATE PUBLICATION".
 """
@@ -11,17 +11,17 @@ from psycopg import sql
 from pgrelay.errors import SetupError
 from pgrelay.postgres.catalog import Catalog
 
-# OIDs below are the system's own tables, which no publication holds.
-FIRST_OF_USERS: Final = 16384
-# Tables of users, of the kinds and from the OID given; temporary and unlogged ones are in no publication.
-LASTING: Final = sql.SQL(
+# Lower OIDs are the system's own tables, which no publication contains.
+FIRST_NORMAL_OID: Final = 16384
+# Users' tables, of the given kinds and from the given OID; temporary and unlogged ones can't be published.
+PERSISTENT_TABLES: Final = sql.SQL(
     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
     "WHERE c.relkind = ANY (%s) AND c.relpersistence = 'p' AND c.oid >= %s "
     "AND n.nspname NOT IN ('pg_catalog', 'information_schema') "
 )
-# From this version on a publication can hold a partitioned table.
+# Since this version a publication can contain a partitioned table.
 PARTITIONED_SINCE: Final = 130000
-# And from this one on a schema.
+# And since this one a schema.
 SCHEMAS_SINCE: Final = 150000
 
 # A table, (schema, table), or with None a whole schema.
@@ -29,7 +29,7 @@ TableOrSchema = tuple[str, str | None]
 
 
 async def create_publication(catalog: Catalog, name: str, tables: Sequence[TableOrSchema]) -> None:
-    """Create a publication that holds `tables`. Raises SetupError if the server or our role can't."""
+    """Create a publication of `tables`. Raises SetupError if the server or our role can't."""
     statement = await publication_statement(catalog, name, tables)
     if await catalog.in_recovery():
         raise SetupError(
@@ -49,31 +49,31 @@ async def create_publication(catalog: Catalog, name: str, tables: Sequence[Table
 async def publication_statement(catalog: Catalog, name: str, tables: Sequence[TableOrSchema]) -> sql.Composed:
     """CREATE PUBLICATION for these tables and schemas; none given: for all tables.
 
-    Raises SetupError before PostgreSQL 15 for a schema without tables.
+    Before PostgreSQL 15, raises SetupError for a schema without tables.
     """
     parts: list[sql.Composable] = [sql.SQL("ALL TABLES")]
     if tables:
         schemas = [schema for schema, table in tables if table is None]
         named = [(schema, table) for schema, table in tables if table is not None]
         if catalog.server_version < SCHEMAS_SINCE:
-            # Before 15 a publication can't follow a schema: it gets the tables that are there now.
+            # Before 15 a publication can't follow a schema: it gets the tables that exist now.
             named += [name for schema in schemas for name in await _tables_in(catalog, schema)]
             schemas = []
         parts = []
         if named:
-            parts.append(sql.SQL("TABLE ") + _listed(named))
+            parts.append(sql.SQL("TABLE ") + _comma_separated(named))
         if schemas:
-            parts.append(sql.SQL("TABLES IN SCHEMA ") + _listed([(schema,) for schema in schemas]))
+            parts.append(sql.SQL("TABLES IN SCHEMA ") + _comma_separated([(schema,) for schema in schemas]))
     create = sql.SQL("CREATE PUBLICATION {} FOR ").format(sql.Identifier(name))
     return create + sql.SQL(", ").join(parts)
 
 
 async def publishable(catalog: Catalog, names: Sequence[TableOrSchema]) -> list[tuple[int, str, str]]:
-    """OID, schema and name of what a publication of `names`, as in `publication_statement`, can hold."""
-    query = sql.SQL("SELECT c.oid, n.nspname, c.relname ") + LASTING
+    """OID, schema and name of what a publication of `names`, as in `publication_statement`, can contain."""
+    query = sql.SQL("SELECT c.oid, n.nspname, c.relname ") + PERSISTENT_TABLES
     parameters: list[object] = [
         ["r", "p"] if catalog.server_version >= PARTITIONED_SINCE else ["r"],
-        FIRST_OF_USERS,
+        FIRST_NORMAL_OID,
     ]
     if names:
         query += sql.SQL(
@@ -94,5 +94,5 @@ async def _tables_in(catalog: Catalog, schema: str) -> list[tuple[str, str]]:
     return tables
 
 
-def _listed(names: Sequence[tuple[str, ...]]) -> sql.Composed:
+def _comma_separated(names: Sequence[tuple[str, ...]]) -> sql.Composed:
     return sql.SQL(", ").join(sql.Identifier(*name) for name in names)

@@ -1,4 +1,4 @@
-"""A slot as pg_replication_slots shows it. Source: PostgreSQL manual, "System Views"."""
+"""A slot, as in pg_replication_slots. Source: PostgreSQL manual, "System Views"."""
 
 import math
 from collections.abc import Mapping
@@ -7,9 +7,9 @@ from typing import Any, Final, Self
 
 from pgrelay.lsn import parse_lsn
 
-# What its reader waits for: a standby of synchronized_standby_slots; WAL, or until its client reads.
-_FOR_STANDBY: Final = "WaitForStandbyConfirmation"
-_FOR_WORK: Final = "WalSender"
+# Wait events of a walsender: for a standby of synchronized_standby_slots; for WAL, or its client to read.
+_WAIT_FOR_STANDBY: Final = "WaitForStandbyConfirmation"
+_WAIT_IDLE: Final = "WalSender"
 
 STANDBY_CURE: Final = (
     "start the standby; or take its slot out of synchronized_standby_slots, and SELECT pg_reload_conf()"
@@ -32,7 +32,7 @@ class Slot:
 
     `wal_status` is None before PostgreSQL 13; `invalidation_reason` is None before 16, and if there is none.
     A `synced` slot was copied from a primary: it can be read only once the standby is promoted.
-    `inactive_s`: for how many seconds nobody has read it; None before 17 and while somebody does.
+    `inactive_s`: for how many seconds nobody has read it; None before 17, and while somebody does.
     `two_phase`: prepared transactions come at their PREPARE, whatever the stream asks for.
     `failover`: standbys copy it, and its reader gets nothing that those of synchronized_standby_slots lack.
     """
@@ -51,10 +51,10 @@ class Slot:
     failover: bool = False
 
     @classmethod
-    def of(cls, row: Mapping[str, Any], inactive_s: float | None) -> Self:
-        """`row` is of pg_replication_slots, in JSON: without the columns that its version does not have."""
+    def from_row(cls, row: Mapping[str, Any], inactive_s: float | None) -> Self:
+        """`row` is of pg_replication_slots, as JSON: without the columns that its version lacks."""
         reason = row.get("invalidation_reason")
-        # 16 says of each invalidated slot that it conflicts; but only removed WAL takes its restart_lsn.
+        # 16 reports every invalidated slot as conflicting; if its WAL was removed, it has no restart_lsn.
         if reason is None and row.get("conflicting") and row["restart_lsn"] is not None:
             reason = "conflict"
         return cls(
@@ -83,12 +83,12 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SlotWal:
-    """The server's WAL, and how a slot stands to it. `wal_end` is where WAL ends now.
+    """The end of the server's WAL, `wal_end`, and where a slot stands in it.
 
     `asked_at` is when the server was asked, by the monotonic clock.
     `confirmed_lsn` and `restart_lsn` (from where it still needs WAL) are the slot's; None without a slot.
-    `safe` is how many bytes may follow until the slot is lost; inf without a limit, as before 13.
-    `wait_event` is that of its reader, as in pg_stat_activity; None if it works, or is somebody else's.
+    `safe` is how many bytes may be written until the slot is lost; inf without a limit, as before 13.
+    `wait_event` is its reader's, as in pg_stat_activity; None while it works, or if it is another user's.
     """
 
     asked_at: float
@@ -99,8 +99,10 @@ class SlotWal:
     wait_event: str | None = None
 
     @classmethod
-    def of(cls, asked_at: float, wal_end: int, row: Mapping[str, Any] | None, wait_event: str | None) -> Self:
-        """`row` is as for `Slot.of`; None without a slot."""
+    def from_row(
+        cls, asked_at: float, wal_end: int, row: Mapping[str, Any] | None, wait_event: str | None
+    ) -> Self:
+        """`row` is as for `Slot.from_row`; None without a slot."""
         if row is None:
             return cls(asked_at, wal_end, None, None, math.nan)
         confirmed_lsn, restart_lsn = _lsn(row["confirmed_flush_lsn"]), _lsn(row["restart_lsn"])
@@ -109,16 +111,16 @@ class SlotWal:
     @property
     def awaits_standby(self) -> bool:
         """Its reader is sent nothing until a standby of synchronized_standby_slots has it."""
-        return self.wait_event == _FOR_STANDBY
+        return self.wait_event == _WAIT_FOR_STANDBY
 
     @property
     def reader_waits(self) -> bool:
         """The walsender waits for WAL, or for its client to read."""
-        return self.wait_event is not None and self.wait_event.startswith(_FOR_WORK)
+        return self.wait_event is not None and self.wait_event.startswith(_WAIT_IDLE)
 
     @property
     def retained(self) -> float:
-        """Bytes that are kept for the slot; nan if it needs none."""
+        """Bytes of WAL that are kept for the slot; nan if it needs none."""
         return math.nan if self.restart_lsn is None else self.wal_end - self.restart_lsn
 
 

@@ -20,20 +20,20 @@ from pgrelay.handover import take_frames
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres.connection import STARTED_US, connect
 from pgrelay.postgres.errors import one_line, server_error
-from pgrelay.postgres.history import FIRST_TIMELINE, History
+from pgrelay.postgres.timeline_history import FIRST_TIMELINE, TimelineHistory
 from pgrelay.wire.replication import StandbyStatusUpdate, StreamOptions, start_replication
 
 _CLOSE_TIMEOUT_S: Final = 2.0
 
-# For a command. Before a stream begins, the server may have to remove much that an earlier one spilled.
-_PATIENCE_S: Final = 60.0
+# For a command. Before a stream begins, the server may have to remove much that an earlier stream spilled.
+_COMMAND_TIMEOUT_S: Final = 60.0
 _FLUSH_RETRY_S: Final = 0.01
-_LOOK_AGAIN_S: Final = 0.1
-# How much is read at once from a stream that is being left: frames and bytes.
-_PASSED_BY: Final = (500, 1 << 20)
+_RECHECK_S: Final = 0.1
+# How much is read at once from a stream that is being ended: frames and bytes.
+_DISCARD_LIMITS: Final = (500, 1 << 20)
 # What libpq says if the process may have no more memory.
 _NO_MEMORY: Final = ("out of memory", "cannot allocate memory")
-_WHOLE: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+_SUCCESS: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class System:
     systemid: str
     timeline: int
     wal_end: int
-    history: History | None = FIRST_TIMELINE
+    history: TimelineHistory | None = FIRST_TIMELINE
 
 
 class Source:
-    """One replication connection. Every method raises SourceUnavailable when the server goes.
+    """One replication connection. Every method raises SourceUnavailable once the connection is lost.
 
     `walsender_pid` is as in the server's own views. `server_started_us` is when the server was started, in
     microseconds since 1970: it differs between two servers of a cluster.
@@ -60,7 +60,7 @@ class Source:
         self._dsn = dsn
         self.walsender_pid = 0
         self.server_started_us = 0
-        self._heard = False
+        self._bytes_arrived = False
         self._connection: psycopg.AsyncConnection[tuple[Any, ...]]
         self._pgconn: pq.abc.PGconn
         self._readable = asyncio.Event()
@@ -72,16 +72,16 @@ class Source:
         self._connection = await connect(self._dsn, replication="database")
         self._pgconn = self._connection.pgconn
         self._pgconn.nonblocking = 1
-        # Kept, because libpq forgets it once the server has cut the connection.
+        # Kept because libpq forgets it once the server has closed the connection.
         self._socket = self._pgconn.socket
         try:
             # Asked, because the PID that libpq knows may be a proxy's own number.
-            told = await self._execute(f"SELECT pg_backend_pid(), {STARTED_US}")
+            result = await self._execute(f"SELECT pg_backend_pid(), {STARTED_US}")
         except BaseException:
             # Nobody else would close it: a block that was not entered is not left.
             await self._connection.close()
             raise
-        self.walsender_pid, self.server_started_us = (int(told.get_value(0, n) or b"0") for n in range(2))
+        self.walsender_pid, self.server_started_us = (int(result.get_value(0, n) or b"0") for n in range(2))
         return self
 
     async def __aexit__(
@@ -112,16 +112,16 @@ class Source:
         history = await self._history(int(timeline))
         return System(systemid.decode(), int(timeline), parse_lsn(lsn.decode()), history)
 
-    async def _history(self, timeline: int) -> History | None:
+    async def _history(self, timeline: int) -> TimelineHistory | None:
         if timeline == 1:
             # The first has no file; the server would report it as removed.
             return FIRST_TIMELINE
         try:
             result = await self._execute(f"TIMELINE_HISTORY {timeline}")
         except SetupError:
-            # Most starts need none; a check that does says what is missing.
+            # Most starts don't need it; a check that does says what is missing.
             return None
-        return History.parse((result.get_value(0, 1) or b"").decode(errors="replace"))
+        return TimelineHistory.parse((result.get_value(0, 1) or b"").decode(errors="replace"))
 
     async def start(self, slot: str, lsn: int, options: StreamOptions) -> None:
         """Begin streaming from `lsn`, or where the slot stands if that is later."""
@@ -136,14 +136,14 @@ class Source:
     async def _execute(self, command: str) -> pq.abc.PGresult:
         """Run one command of the replication grammar. Raises what the server's error means."""
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_COMMAND_TIMEOUT_S):
                 result = await self._ask(command)
         except TimeoutError:
-            text = f"Postgres has not answered {command.split()[0]} for {_PATIENCE_S:g} s"
+            text = f"Postgres has not answered {command.split()[0]} for {_COMMAND_TIMEOUT_S:g} s"
             raise SourceUnavailable(text) from None
         except psycopg.OperationalError as error:
-            raise _lost(error) from error
-        if result is None or result.status not in (*_WHOLE, pq.ExecStatus.COPY_BOTH):
+            raise _connection_lost(error) from error
+        if result is None or result.status not in (*_SUCCESS, pq.ExecStatus.COPY_BOTH):
             raise self._result_error(result)
         return result
 
@@ -152,7 +152,7 @@ class Source:
         await self._flush()
         result = await self._result()
         if result is not None and result.status != pq.ExecStatus.COPY_BOTH:
-            # The connection is idle again only once all results were read; an error may close it.
+            # The connection is idle again only once all results have been read; an error may close it.
             with contextlib.suppress(psycopg.OperationalError):
                 while await self._result() is not None:
                     pass
@@ -161,7 +161,7 @@ class Source:
     async def _result(self) -> pq.abc.PGresult | None:
         while self._pgconn.is_busy():
             # TLS may hold decrypted bytes that the socket no longer announces.
-            await self.wait_readable(_LOOK_AGAIN_S)
+            await self.wait_readable(_RECHECK_S)
             self._pgconn.consume_input()
         return self._pgconn.get_result()
 
@@ -187,9 +187,9 @@ class Source:
         Raises SourceUnavailable if the connection was found closed.
         """
         loop = asyncio.get_running_loop()
-        # Registered only now: while nothing is read, waiting bytes would make the loop spin.
+        # Registered only now: while nobody reads, waiting bytes would make the loop spin.
         try:
-            loop.add_reader(self._socket, self._arrived)
+            loop.add_reader(self._socket, self._on_readable)
         except OSError as error:
             raise SourceUnavailable("Postgres cut the connection") from error
         try:
@@ -201,14 +201,14 @@ class Source:
             loop.remove_reader(self._socket)
             self._readable.clear()
 
-    def _arrived(self) -> None:
-        self._heard = True
+    def _on_readable(self) -> None:
+        self._bytes_arrived = True
         self._readable.set()
 
-    def take_heard(self) -> bool:
-        """Whether a `wait_readable` since the last call saw bytes, if only a part of a message."""
-        heard, self._heard = self._heard, False
-        return heard
+    def take_bytes_arrived(self) -> bool:
+        """Whether a `wait_readable` since the last call saw bytes arrive, if only part of a message."""
+        arrived, self._bytes_arrived = self._bytes_arrived, False
+        return arrived
 
     def wake(self) -> None:
         """End a `wait_readable` early."""
@@ -226,7 +226,7 @@ class Source:
         try:
             goes_on = take_frames(frames, pgconn.get_copy_data, pgconn.consume_input, max_frames, max_bytes)
         except psycopg.OperationalError as error:
-            self._ended_by = _lost(error)
+            self._ended_by = _connection_lost(error)
             if not frames:
                 raise self._ended_by from error
             return frames
@@ -249,7 +249,7 @@ class Source:
             sent = self._pgconn.put_copy_data(update.serialize())
             self._pgconn.flush()
         except psycopg.OperationalError as error:
-            raise _lost(error) from error
+            raise _connection_lost(error) from error
         return sent == 1
 
     async def _end_copy(self) -> None:
@@ -260,7 +260,7 @@ class Source:
                 await self.wait_readable(_FLUSH_RETRY_S)
             await self._flush()
             unread: list[bytes] = []
-            while take_frames(unread, pgconn.get_copy_data, pgconn.consume_input, *_PASSED_BY):
+            while take_frames(unread, pgconn.get_copy_data, pgconn.consume_input, *_DISCARD_LIMITS):
                 await self.wait_readable(0 if unread else None)
                 unread.clear()
             # The server releases the slot after its CopyDone, and before the command completes.
@@ -271,9 +271,9 @@ class Source:
             raise SourceUnavailable(one_line(error)) from error
 
 
-def _lost(error: psycopg.OperationalError) -> SourceUnavailable:
-    """The error if libpq has given up the connection: because it was cut, or for want of memory."""
+def _connection_lost(error: psycopg.OperationalError) -> SourceUnavailable:
+    """The error for a connection that libpq has given up: it was closed, or there was too little memory."""
     text = one_line(error)
-    if any(told in text for told in _NO_MEMORY):
+    if any(phrase in text for phrase in _NO_MEMORY):
         return SourceUnavailable(f"too little memory for what Postgres sends: {text}; give the process more")
     return SourceUnavailable(f"Postgres cut the connection: {text}")

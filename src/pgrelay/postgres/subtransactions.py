@@ -1,7 +1,7 @@
-"""How subtransactions ended, of a transaction whose end the stream has brought.
+"""Which subtransactions of an ended transaction were rolled back.
 
 Source: PostgreSQL manual, "Transaction ID and Snapshot Information Functions", pg_xact_status; xact.c,
-AbortSubTransaction, which notes a rollback before anything later of the transaction can be in the WAL. The
+AbortSubTransaction, which records a rollback before anything later of the transaction can be in the WAL. The
 slot's catalog_xmin keeps the server from forgetting it.
 """
 
@@ -12,10 +12,10 @@ from psycopg import sql
 
 from pgrelay.postgres.catalog import Catalog
 
-_AT_ONCE: Final = 10_000
+_BATCH: Final = 10_000
 
-# The stream has ids of 32 bits, and the function takes 64: the one nearest to the next id. One that is still
-# running, as one of a prepared transaction is, counts as not rolled back.
+# The stream has 32-bit ids, and the function takes 64 bits: the id nearest to the next one. One that is still
+# running, as in a prepared transaction, counts as not rolled back.
 _ROLLED_BACK: Final = sql.SQL(
     "SELECT xid FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) n, "
     "LATERAL (SELECT xid, next + ((xid - next + 2147483648) & 4294967295) - 2147483648 AS whole "
@@ -29,7 +29,7 @@ async def rolled_back(catalog: Catalog, subxids: Sequence[int]) -> list[int]:
     Raises as the catalogue's queries do.
     """
     found: list[int] = []
-    for start in range(0, len(subxids), _AT_ONCE):
-        rows = await catalog.rows(_ROLLED_BACK, (list(subxids[start : start + _AT_ONCE]),))
+    for start in range(0, len(subxids), _BATCH):
+        rows = await catalog.rows(_ROLLED_BACK, (list(subxids[start : start + _BATCH]),))
         found += [xid for (xid,) in rows]
     return found

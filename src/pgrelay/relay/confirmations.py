@@ -1,4 +1,4 @@
-"""What Postgres is told, and when: StandbyStatusUpdate, which moves the slot and keeps the stream alive."""
+"""When to send a StandbyStatusUpdate, which moves the slot and keeps the stream alive, and with which LSN."""
 
 import time
 from typing import Final
@@ -8,11 +8,11 @@ from pgrelay.progress import Ledger
 from pgrelay.relay.guarantee import DeliveryGuarantee
 
 # Between updates that move the slot: one per acknowledgement would cost both ends more than the rows.
-_LEAST_S: Final = 0.01
+_MIN_INTERVAL_S: Final = 0.01
 
 
 class Confirmations:
-    """`confirmed_lsn` is the LSN that the server was last told."""
+    """`confirmed_lsn` is the LSN last confirmed to the server."""
 
     def __init__(
         self, source: Source, ledger: Ledger, guarantee: DeliveryGuarantee, status_interval_s: float
@@ -23,45 +23,45 @@ class Confirmations:
         self._guarantee = guarantee
         self._interval_s = status_interval_s
         self._due = 0.0
-        self._sent = 0.0
-        self._asks = False
+        self._sent_at = 0.0
+        self._requests_reply = False
 
-    def answer(self) -> None:
-        """Send a status update at once: the server has asked for one."""
+    def reply(self) -> None:
+        """Have a status update sent at once: the server has requested it."""
         self._due = 0.0
 
-    def ask(self) -> None:
-        """Send one at once that asks the server for an answer."""
-        self._asks = True
+    def request_reply(self) -> None:
+        """Have one sent at once that requests a reply from the server."""
+        self._requests_reply = True
         self._due = 0.0
 
     def turn(self, *, at_once: bool = False) -> None:
         """Write the position and send a status update, if they are due.
 
-        `at_once`: the position is due even shortly after the last one.
+        `at_once`: the position is due even if the last one was just written.
         """
-        # A server that asks may wait for its slot to move: as it stops, it does.
-        self._guarantee.keep_position(at_once=at_once or self._due == 0)
+        # A server that requests a reply may be waiting for its slot to move, as during shutdown.
+        self._guarantee.write_position(at_once=at_once or self._due == 0)
         now = time.monotonic()
-        if now >= self._due or (self._lags and now >= self._sent + _LEAST_S):
+        if now >= self._due or (self._is_behind and now >= self._sent_at + _MIN_INTERVAL_S):
             self.send()
 
     def send(self) -> None:
         confirmable = self._guarantee.confirmable_lsn
-        sent = self._source.send_status(self._ledger.server_lsn, confirmable, reply=self._asks)
-        self._sent = time.monotonic()
-        # The server may take nothing for long, for example after it has ended the stream: don't spin.
-        self._due = self._sent + (self._interval_s if sent else _LEAST_S)
+        sent = self._source.send_status(self._ledger.server_lsn, confirmable, reply=self._requests_reply)
+        self._sent_at = time.monotonic()
+        # The server may accept nothing for long, for example after it has ended the stream: don't spin.
+        self._due = self._sent_at + (self._interval_s if sent else _MIN_INTERVAL_S)
         if sent:
             self.confirmed_lsn = confirmable
-            self._asks = False
+            self._requests_reply = False
 
-    def rest_s(self) -> float:
-        """Seconds until something is due here, Kafka's acknowledgements aside."""
-        rest_s = min(self._due - time.monotonic(), self._guarantee.position_rest_s())
-        return min(rest_s, _LEAST_S) if self._lags else rest_s
+    def due_in_s(self) -> float:
+        """Seconds until `turn` has something to do, whatever Kafka acknowledges."""
+        due_in_s = min(self._due - time.monotonic(), self._guarantee.position_due_in_s())
+        return min(due_in_s, _MIN_INTERVAL_S) if self._is_behind else due_in_s
 
     @property
-    def _lags(self) -> bool:
-        """More may be confirmed than was."""
+    def _is_behind(self) -> bool:
+        """More may be confirmed than has been."""
         return self._guarantee.confirmable_lsn > self.confirmed_lsn

@@ -7,7 +7,7 @@ then Kafka's, and last the end of the server's WAL.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, StandbyNotReady
+from pgrelay.errors import RESET_CURE, GapError, PositionError, StandbyNotReady
 from pgrelay.kafka.offsets import Position
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.source import System
@@ -39,12 +39,12 @@ class Upstream:
         Raises StandbyNotReady if the server is a standby that has not replayed that far yet; PositionError if
         only the history of its timeline could tell, and the server lacks it.
         """
-        check_end(self.primary, await self.wal_end(), position.reaches, position.timeline)
+        check_end(self.primary, await self.wal_end(), position.min_wal_end, position.timeline)
         check_skips_nothing(self.slot_lsn, position.lsn)
-        check_history(self.primary, position.reaches, position.timeline, position.timeline_began)
+        check_history(self.primary, position.min_wal_end, position.timeline, position.timeline_began)
 
     async def check_further(self, kept: Position | None, known: Position | None) -> None:
-        """Check Kafka's position, `kept`, or what this process has delivered, `known`: the higher of them.
+        """Check the higher of Kafka's position, `kept`, and what this process has delivered, `known`.
 
         Raises as `check`.
         """
@@ -54,43 +54,43 @@ class Upstream:
 
 
 def check_end(primary: System | None, wal_end: int, relayed_lsn: int, timeline: int | None) -> None:
-    """Refuse a server whose WAL ends before what was relayed, or whose timeline was left before that.
+    """Refuse a server whose WAL ends before what was relayed, or that is on an earlier timeline.
 
     `primary` is None if it is a standby; `timeline` is the one that we relayed from, None if a standby's.
     Raises GapError, StandbyNotReady.
     """
-    # Before the end of its WAL: by that, an old primary would pass for one restored from a backup.
+    # Checked before the end of WAL, by which an old primary would look like one restored from a backup.
     if primary is not None and timeline is not None and primary.timeline < timeline:
         raise GapError(
             f"the server is on timeline {primary.timeline}, but we have relayed up to "
             f"{format_lsn(relayed_lsn)} of timeline {timeline}: it may be an old primary that a promoted "
-            f"standby replaced; point source.dsn at the new primary, or {BEGIN_ANEW}"
+            f"standby replaced; point source.dsn at the new primary, or {RESET_CURE}"
         )
     if relayed_lsn <= wal_end:
         return
     if primary is None:
-        # After a crash, a standby replays again what it had.
+        # After a crash, a standby replays its WAL again.
         raise StandbyNotReady(
             f"the standby has not reached {format_lsn(relayed_lsn)}, which we have relayed: waiting for it; "
-            f"if it was restored from a backup, {BEGIN_ANEW}"
+            f"if it was restored from a backup, {RESET_CURE}"
         )
     raise GapError(
         f"Kafka has everything up to {format_lsn(relayed_lsn)}, but the server's WAL ends at "
-        f"{format_lsn(wal_end)}: it was restored from a backup, or lost WAL; {BEGIN_ANEW}"
+        f"{format_lsn(wal_end)}: it was restored from a backup, or lost WAL; {RESET_CURE}"
     )
 
 
 def check_skips_nothing(slot_lsn: int, delivered_lsn: int) -> None:
-    """Refuse a slot that stands beyond what is known to be delivered. Raises GapError."""
+    """Refuse a slot that stands past what is known to be delivered. Raises GapError."""
     if slot_lsn > delivered_lsn:
         raise GapError(
             f"the slot stands at {format_lsn(slot_lsn)}, but Kafka has everything only up to "
             f"{format_lsn(delivered_lsn)}: the slot was moved or re-created, and the changes in between are "
-            f"lost, unless whoever moved it relayed them (then: pgrelay reset --keep-slot); {BEGIN_ANEW}"
+            f"lost, unless whoever moved it relayed them (then: pgrelay reset --keep-slot); {RESET_CURE}"
         )
 
 
-def unpromoted(found: str) -> StandbyNotReady:
+def standby_error(found: str) -> StandbyNotReady:
     """The error for a standby found in place of the primary; `found` says how that shows."""
     return StandbyNotReady(
         f"source.dsn leads to a standby, {found}: waiting for its promotion; if source.dsn names several "
@@ -107,8 +107,9 @@ def check_history(primary: System | None, relayed_lsn: int, timeline: int | None
     """Refuse a server that never received all that was relayed. Arguments are those of `check_end`.
 
     The length of its WAL proves nothing: it may have written other changes at the same LSNs since. `began` is
-    where the timeline branched off the previous one, None if unknown. It is needed because two standbys
-    promoted from one timeline begin different timelines of the same number. Raises GapError, PositionError.
+    where the timeline branched off the previous one, None if unknown. It is needed because two standbys that
+    are promoted from one timeline begin different timelines of the same number. Raises GapError,
+    PositionError.
     """
     if primary is None or timeline is None:
         return
@@ -127,7 +128,7 @@ def check_history(primary: System | None, relayed_lsn: int, timeline: int | None
         place = "before" if left_at is None else f"at {format_lsn(left_at)}, before"
         raise GapError(
             f"the server left timeline {timeline} {place} {format_lsn(relayed_lsn)}, which we have relayed: "
-            f"the standby that was promoted had not received it; {BEGIN_ANEW}"
+            f"the standby that was promoted had not received it; {RESET_CURE}"
         )
     branched = history.began_at(timeline)
     if began is None or branched in (None, began) or relayed_lsn <= min(began, branched):
@@ -135,5 +136,5 @@ def check_history(primary: System | None, relayed_lsn: int, timeline: int | None
     raise GapError(
         f"the server's timeline {timeline} began at {format_lsn(branched)}, but the one that we relayed up "
         f"to {format_lsn(relayed_lsn)} began at {format_lsn(began)}: another standby was promoted there; "
-        f"point source.dsn at the one that we streamed from, or {BEGIN_ANEW}"
+        f"point source.dsn at the one that we streamed from, or {RESET_CURE}"
     )

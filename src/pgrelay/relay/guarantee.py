@@ -1,7 +1,7 @@
 """What differs between at-least-once and exactly-once delivery: how a session starts, and how it runs.
 
-The configuration decides which it is, where the sink is made: in starts.py. All others only ask. Under both,
-Postgres is told no more than the ledger has as acknowledged.
+The configuration decides which it is, in session_factory.py, where the sink is made; all other code only uses
+these protocols. Under both, Postgres is told no more than the ledger has as acknowledged.
 """
 
 from collections.abc import Coroutine
@@ -18,19 +18,19 @@ Commit = Coroutine[None, None, None]
 
 
 class DeliveryGuarantee(Protocol):
-    """Asked a few times in a turn, and once for a segment or a position; never for a row."""
+    """One session's guarantee. Called a few times a turn, and once per segment or position; never per row."""
 
     @property
     def recovering(self) -> bool:
-        """It is not known yet what was delivered."""
+        """True until it is known what was delivered."""
 
     @property
-    def hurries(self) -> bool:
-        """Whether to send what is queued without lingering, if there is nothing else to do."""
+    def flushes_early(self) -> bool:
+        """Whether to send what is queued without lingering when there is nothing else to do."""
 
     @property
-    def spends_sink(self) -> bool:
-        """Whether the session leaves a sink that the next can't use."""
+    def sink_per_session(self) -> bool:
+        """Whether each session needs a sink of its own."""
 
     @property
     def wants_boundary(self) -> bool:
@@ -38,40 +38,40 @@ class DeliveryGuarantee(Protocol):
 
     @property
     def relayed_lsn(self) -> int:
-        """The earliest WAL end that includes every transaction whose records consumers may have.
+        """Where WAL must end at least to include every transaction whose records consumers may have.
 
-        They may have them before Kafka has acknowledged them. 0 if they have none yet.
+        Consumers may have them before Kafka has acknowledged them. 0 if they have none yet.
         """
 
     @property
-    def standing(self) -> tuple[int, int] | None:
-        """Changes whenever Kafka acknowledges a record of the oldest transaction.
+    def oldest_progress(self) -> tuple[int, int] | None:
+        """A value that changes whenever Kafka acknowledges a record of the oldest transaction.
 
-        None if it has them all, or if records are not acknowledged one by one.
+        None if all of its records are acknowledged, or if records are not acknowledged one by one.
         """
 
     def recover(self) -> Coroutine[None, None, None] | None:
-        """Learn what was delivered, before anything is encoded; None if that is known."""
+        """Learn what was delivered, before anything is encoded; None if there is nothing to learn."""
 
-    def entered(self, entry: InFlight, reaches: int, *, has_records: bool) -> None:
-        """A segment of a transaction, or a position, entered the ledger.
+    def on_entry(self, entry: InFlight, min_wal_end: int, *, has_records: bool) -> None:
+        """A segment of a transaction, or a position, was entered into the ledger.
 
-        Whoever has one of the segment's records has received WAL up to `reaches`, at least.
+        A server that sent any of the segment's records has WAL up to `min_wal_end` at least.
         """
 
     def due_commit(self, *, nothing_else: bool) -> Commit | None:
         """The commit to Kafka that is due now, if one is. `nothing_else`: there is nothing else to do.
 
-        Everything that entered must have been handed to the producer; so for `commit`.
+        Everything entered must have been handed to the producer; the same holds for `commit`.
         """
 
     def commit(self) -> Commit | None:
-        """Commit to Kafka what has entered, due or not; None if this guarantee has no commits."""
+        """Commit to Kafka what was entered, due or not; None if this guarantee has no commits."""
 
     def may_settle(self, *, refused: bool) -> bool:
         """Whether whole transactions wait for Kafka, and it may still acknowledge one.
 
-        `refused`: it has refused a record for good, which is never acknowledged, nor what comes after it.
+        `refused`: it has refused a record for good; neither that nor what follows it will be acknowledged.
         """
 
     @property
@@ -82,28 +82,28 @@ class DeliveryGuarantee(Protocol):
     def confirmable_lsn(self) -> int:
         """What Postgres may be told: the ledger's flush LSN, or less if Kafka lacks that position yet."""
 
-    def keep_position(self, *, at_once: bool) -> None:
-        """Write the position to Kafka, if it is due and none is under way.
+    def write_position(self, *, at_once: bool) -> None:
+        """Write the position to Kafka, if it is due and none is in flight.
 
-        `at_once`: it is due even shortly after the last one.
+        `at_once`: it is due even if the last one was just written.
         """
 
-    def position_rest_s(self) -> float:
-        """Seconds until `keep_position` has something to write; inf if nothing, or if one is under way."""
+    def position_due_in_s(self) -> float:
+        """Seconds until `write_position` has something to write; inf if nothing, or if one is in flight."""
 
     @property
-    def position_waits_s(self) -> float | None:
-        """Seconds since the position under way was written, while the slot stands still; None without one."""
+    def position_unacknowledged_s(self) -> float | None:
+        """Seconds since the position in flight was written, while the slot can't move; None if none is."""
 
 
-class GuaranteedStart(Protocol):
-    """A sink, and how sessions start with it."""
+class DeliveryMode(Protocol):
+    """At least once or exactly once, as configured: a sink, and how sessions start with it."""
 
     @property
     def sink(self) -> Sink: ...
 
-    async def hold_against_kafka(self, server: Server, slot: Slot) -> None:
-        """Check that the slot skips nothing, if that can be known before the stream begins.
+    async def check_against_kafka(self, server: Server, slot: Slot) -> None:
+        """Check that the slot would skip nothing, if that can be known before the stream begins.
 
         Raises GapError, PositionError.
         """
@@ -111,4 +111,4 @@ class GuaranteedStart(Protocol):
     def guarantee(
         self, server: Server, slot: Slot, ledger: Ledger, assembler: Assembler, encoder: Encoder
     ) -> DeliveryGuarantee:
-        """That of a session whose stream has begun; `slot` as it was then."""
+        """The guarantee of a session whose stream has begun; `slot` as it was then."""

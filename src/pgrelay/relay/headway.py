@@ -1,7 +1,7 @@
-"""Whether sessions get anywhere, or each is only another try that ends as the one before.
+"""Whether sessions make headway, or each is only another try that ends like the one before.
 
-After a failure of the spool's disk, that is known only once a session has got past the point where it failed.
-After other trouble, once one has lasted, or has delivered something.
+After the spool's disk has failed, that is known only once a session has got past the point of the failure.
+After other trouble, once a session has lasted, or has delivered something.
 """
 
 import time
@@ -10,12 +10,12 @@ from typing import Final, NamedTuple, Self
 from pgrelay.errors import SpoolError
 from pgrelay.relay.session import Session
 
-# Sessions that end within this time, no further than they began, one after the other: nothing flows.
-_SETTLED_S: Final = 10.0
-_LOOP: Final = 2
+# This many sessions in a row that end within this time, no further than they began: nothing flows.
+_SHORT_S: Final = 10.0
+_SHORT_IN_A_ROW: Final = 2
 
 
-class _Reach(NamedTuple):
+class _Extent(NamedTuple):
     """How far a session has come; `held` is the bytes of the transactions that wait for their commit."""
 
     server_lsn: int
@@ -35,52 +35,52 @@ class _Reach(NamedTuple):
 
 
 class Headway:
-    """That of one session after the other."""
+    """Judges one session after the other."""
 
     def __init__(self) -> None:
-        # No session has got past the point at which the spool's disk last failed; why it did.
-        self._spool_failed_at: _Reach | None = None
+        # How far a session was when the spool's disk last failed, until one gets further; and the error.
+        self._spool_failed_at: _Extent | None = None
         self._spool_failure = ""
         self._began_at, self._turned_at, self._began_lsn = 0.0, 0.0, 0
-        # How many sessions have ended soon, and what ended the last of them.
-        self._soon, self._reason = 0, ""
+        # How many short sessions there were in a row, and what ended the last of them.
+        self._short, self._reason = 0, ""
 
     @property
-    def hindrance(self) -> str | None:
-        """What ended the last sessions, which got nowhere: it holds until one does. None if one did."""
+    def blocker(self) -> str | None:
+        """What ended the last sessions, as long as they made no headway; else None."""
         if self._spool_failed_at is not None:
             return self._spool_failure
-        return self._reason if self._soon >= _LOOP else None
+        return self._reason if self._short >= _SHORT_IN_A_ROW else None
 
-    def begins(self, session: Session) -> None:
-        """A session begins, or is done with learning what was delivered, which does not count."""
+    def on_begin(self, session: Session) -> None:
+        """A session begins, or has learnt what was delivered, which is not counted."""
         self._began_at = self._turned_at = time.monotonic()
         self._began_lsn = session.ledger.flush_lsn
 
-    def turned(self, session: Session) -> str | None:
-        """Call once a turn. If the hindrance is over with it: what to log."""
+    def on_turn(self, session: Session) -> str | None:
+        """Call once a turn. Returns what to log if that ends the blocker."""
         self._turned_at = time.monotonic()
         if self._spool_failed_at is not None:
-            # The server sends all up to the failure again, unless it was rolled back meanwhile.
-            if _Reach.of(session).is_past(self._spool_failed_at):
+            # The server sends everything up to the failure again, unless it was rolled back meanwhile.
+            if _Extent.of(session).is_past(self._spool_failed_at):
                 self._spool_failed_at = None
                 return "the spool has room again"
-        elif self._soon >= _LOOP and self._settled(session):
-            self._soon = 0
+        elif self._short >= _SHORT_IN_A_ROW and self._made_headway(session):
+            self._short = 0
             return "streaming again"
         return None
 
-    def ended(self, session: Session, failure: Exception | None) -> None:
+    def on_end(self, session: Session, failure: Exception | None) -> None:
         """A session has ended: by `failure`, or because it was asked to."""
         if isinstance(failure, SpoolError):
-            self._spool_failed_at, self._spool_failure = _Reach.of(session), str(failure)
-            self._soon = 0
-        elif failure is None or self._settled(session):
-            self._soon = 0
+            self._spool_failed_at, self._spool_failure = _Extent.of(session), str(failure)
+            self._short = 0
+        elif failure is None or self._made_headway(session):
+            self._short = 0
         else:
-            self._soon, self._reason = self._soon + 1, str(failure)
+            self._short, self._reason = self._short + 1, str(failure)
 
-    def _settled(self, session: Session) -> bool:
-        """Whether a session has got further, or has lasted, without its end."""
+    def _made_headway(self, session: Session) -> bool:
+        """Whether a session has got further, or has lasted, its end not counted."""
         lasted_s = self._turned_at - self._began_at
-        return lasted_s >= _SETTLED_S or session.ledger.flush_lsn > self._began_lsn
+        return lasted_s >= _SHORT_S or session.ledger.flush_lsn > self._began_lsn

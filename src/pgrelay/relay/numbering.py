@@ -1,7 +1,7 @@
-"""Whether a transaction that was delivered in part gets the same `seq` for each record when it comes again.
+"""Whether a partly delivered transaction gets the same `seq` for each record when it comes again.
 
 `seq` counts the records of a transaction, so it is the same on every repetition only as long as the same
-changes become records. A digest of the settings that decide on that is kept with each position in Kafka.
+changes become records. A digest of the settings that decide this is kept with each position in Kafka.
 """
 
 import hashlib
@@ -45,12 +45,12 @@ def numbering(config: Config) -> str:
 
 
 def renumbers(position: Position, now: str | None) -> bool:
-    """Whether a position was kept under settings of another digest; False if it has none."""
+    """Whether a position was kept under other settings; False if it has no digest."""
     return position.numbering not in (None, now)
 
 
 def check_numbering(position: Position, now: str | None) -> None:
-    """Exactly once: refuse to count what was delivered of a cut transaction by other settings.
+    """Exactly once: refuse to resume inside a transaction whose records were counted under other settings.
 
     Raises PositionError.
     """

@@ -1,4 +1,4 @@
-"""What the outside sees of a session: metrics, readiness, and a warning in the log if an answer is late."""
+"""Publishes the state of a session: metrics, readiness, and a warning in the log if an answer is late."""
 
 import time
 from typing import Final
@@ -22,82 +22,84 @@ _LETTERS_CURE: Final = "read the dead letters' topic: headers name LSN, column a
 
 
 class Observer:
-    """Called once a turn; does its work only a few times a second."""
+    """Called once a turn, but does its work only a few times a second."""
 
     def __init__(self, metrics: Metrics, health: Health) -> None:
         self._metrics = metrics
         self._health = health
         self._headway = Headway()
         self._stalls = Stalls(health)
-        self._changes = TableChanges(health.troubles)
+        self._table_changes = TableChanges(health.troubles)
         self._unreceived = Unreceived()
         self._publish_at = 0.0
-        # What the server last said before the session began.
+        # What the server said last before the session began.
         self._wal: SlotWal | None = None
         self._recovering = False
 
-    def asked(self, wal: SlotWal) -> None:
+    def on_slot_wal(self, wal: SlotWal) -> None:
         """Publish what the server says about the slot, before a session that may never begin."""
         self._wal = wal
         self._metrics.set_slot(server=wal.wal_end, confirmed=wal.confirmed_lsn)
         self._metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
 
-    def awaits(self, whom: str) -> None:
-        """Report whose answer the start awaits."""
-        self._health.starting(f"starting: waiting for {whom}")
+    def on_wait(self, what: str) -> None:
+        """Report whose answer the start is waiting for."""
+        self._health.set_starting(f"starting: waiting for {what}")
 
-    def creates_slot(self, slot: str, waits_for: str) -> None:
+    def on_slot_creation(self, slot: str, waits_for: str) -> None:
         """Report that a slot is being created, and what the server `waits_for` with it."""
-        self._health.starting(f"slot {slot} is being created: Postgres waits for {waits_for}", anyway=True)
+        self._health.set_starting(
+            f"slot {slot} is being created: Postgres waits for {waits_for}", override=True
+        )
 
     @property
-    def trying(self) -> bool:
-        """The last sessions got nowhere: until one does, what ended them still holds, and nothing flows."""
-        return self._headway.hindrance is not None
+    def retrying(self) -> bool:
+        """The last sessions made no headway: until one does, what ended them still holds; nothing flows."""
+        return self._headway.blocker is not None
 
-    def begins(self, session: Session) -> None:
-        """The stream flows from now on, or once it is known what was delivered."""
+    def on_begin(self, session: Session) -> None:
+        """A session begins. Its stream flows now, or once it is known what was delivered."""
         self._recovering = session.guarantee.recovering
-        self._headway.begins(session)
-        self._stalls.begins(answered=False)
-        # First, or we would be ready with the lag of no stream.
+        self._headway.on_begin(session)
+        self._stalls.on_begin(answered=False)
+        # First, or readiness would come with the lag of no stream.
         self.publish(session)
         self._show()
 
-    def ended(self, session: Session, failure: Exception | None) -> None:
+    def on_end(self, session: Session, failure: Exception | None) -> None:
         """A session has ended: by `failure`, or because it was asked to."""
-        self._headway.ended(session, failure)
+        self._headway.on_end(session, failure)
 
     def _show(self) -> None:
-        if self._headway.hindrance is not None:
-            self._health.waiting(self._headway.hindrance)
+        if self._headway.blocker is not None:
+            self._health.set_waiting(self._headway.blocker)
         elif self._recovering:
-            self._health.waiting("learning from Kafka what was delivered")
-        elif self._stalls.shown is not None:
-            self._health.waiting(self._stalls.shown)  # a new stream from Postgres is no acknowledgement
+            self._health.set_waiting("learning from Kafka what was delivered")
+        elif self._stalls.reason is not None:
+            self._health.set_waiting(self._stalls.reason)  # a new stream from Postgres is no acknowledgement
         else:
-            self._health.streaming()
+            self._health.set_streaming()
 
-    def turned(self, session: Session) -> None:
+    def on_turn(self, session: Session) -> None:
         if self._recovering and not session.guarantee.recovering:
             self._recovering = False
-            self._headway.begins(session)
-            self._stalls.begins(answered=True)
+            self._headway.on_begin(session)
+            self._stalls.on_begin(answered=True)
             self._show()
-        if not self._recovering and (over := self._headway.turned(session)):
+        if not self._recovering and (recovered := self._headway.on_turn(session)):
             self._show()
-            _log.info(over)
+            _log.info(recovered)
         now = time.monotonic()
         if now >= self._publish_at:
             self._publish_at = now + _PUBLISH_EVERY_S
             self.publish(session)
-            self._stalls.watch(session, now, may_end=not self._recovering and not self.trying)
+            self._stalls.check(session, now, may_end=not self._recovering and not self.retrying)
             tables = session.server_poll.published
-            if tables is not None and self._changes.tell(tables):
+            if tables is not None and self._table_changes.log_changes(tables):
                 self._metrics.published_tables = len(tables.names)
 
     def publish(self, session: Session) -> None:
-        """Pass on what was counted since the last call."""
+        """Publish what was counted since the last call."""
         metrics, ledger, wal = self._metrics, session.ledger, session.server_poll.wal or self._wal
         metrics.set_lsns(
             received=ledger.server_lsn,
@@ -107,9 +109,11 @@ class Observer:
         )
         if wal is not None:
             metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
-        waits_us = ledger.oldest_commit_us
-        unreceived_us = self._unreceived_us(session, waits_us)  # asked each time, since it remembers
-        metrics.set_oldest_commit(unreceived_us if waits_us is None else waits_us)
+        unacknowledged_us = ledger.oldest_commit_us
+        unreceived_us = self._unreceived_us(
+            session, unacknowledged_us
+        )  # called each time, since it keeps state
+        metrics.set_oldest_commit(unreceived_us if unacknowledged_us is None else unacknowledged_us)
         metrics.inflight_records = session.sink.in_queue
         metrics.open_transactions = len(session.assembler.held())
         metrics.spooled_bytes = session.assembler.spool.on_disk
@@ -117,31 +121,31 @@ class Observer:
         metrics.delivery_errors += session.sink.failures.take_count()
         for table, op, count in session.encoder.take_counts():
             metrics.add_records(table, op, count)
-        self._tell_dead_letters(session)
+        self._report_dead_letters(session)
 
-    def _unreceived_us(self, session: Session, waits_us: int | None) -> int | None:
+    def _unreceived_us(self, session: Session, unacknowledged_us: int | None) -> int | None:
         """Since when commits may have been waiting to be received, in microseconds since 1970."""
         polled, now, delivered_s = session.server_poll.wal, time.monotonic(), self._metrics.last_delivered_s
         if (wal := polled or self._wal) is None:
             return None
-        # By the clock that is never set. Commits bear the server's time.
+        # In monotonic time, which is never set. Commits have the server's time.
         ahead_s = time.time() - now
         since = self._unreceived.since(
             session.ledger.server_lsn,
             wal,
             now,
             delivered=None if delivered_s is None else delivered_s - ahead_s,
-            waits=None if waits_us is None else waits_us / 1_000_000 - ahead_s,
-            before=polled is None,
+            unacknowledged=None if unacknowledged_us is None else unacknowledged_us / 1_000_000 - ahead_s,
+            before_stream=polled is None,
         )
         return None if since is None else int((since + ahead_s) * 1_000_000)
 
-    def _tell_dead_letters(self, session: Session) -> None:
-        """Dead letters are never silent: each is counted, and the first of them are named."""
+    def _report_dead_letters(self, session: Session) -> None:
+        """Dead letters are never silent: all are counted, and the first ones are named."""
         letters = session.encoder.dead_letters
         for table, count in letters.take_counts().items():
             self._metrics.add_dead_letters(table, count)
             _log.warning("dead letters", table=table, count=count)
-            self._health.troubles.tell(f"dead letters of {table}", _LETTERS_CURE)
+            self._health.troubles.record(f"dead letters of {table}", _LETTERS_CURE)
         for letter in letters.take_latest():
             _log.warning("set aside as a dead letter", table=letter.table, error=letter.error)

@@ -11,7 +11,7 @@ class Outbox:
     """Records in order of arrival; false if it is empty.
 
     `refused`: a record can never be handed over. It stays, with everything behind it, so that the outbox does
-    not look empty. The records before it in its list have left.
+    not look empty. The records before it in its list are gone.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Outbox:
             try:
                 self._taken = produce(records, start, delivery)
             except Exception:
-                # It is unknown how many it took: handed over again, those would be there twice.
+                # It is unknown how many it took: handed over again, those would be sent twice.
                 self.refused = True
                 raise
             took_any = took_any or self._taken > start

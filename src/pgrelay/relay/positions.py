@@ -1,6 +1,6 @@
-"""At least once: the position in Kafka, which is acknowledged there before Postgres is told of it.
+"""At least once: the position is written to Kafka, and acknowledged there, before Postgres is told of it.
 
-So if a slot stands beyond it, someone else moved or re-created the slot, whoever finds it and whenever.
+So a slot that stands beyond its position was moved or re-created by someone else, whenever that is found.
 """
 
 import math
@@ -12,10 +12,10 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
 from pgrelay.relay.gap_checks import Upstream
 
-# Between two positions. A confirmation waits for its position, so the slot moves no more often.
-_APART_S: Final = 0.1
-# The same if no rows came since: of a quiet stream on a busy server, whose WAL has other tables' changes.
-_IDLE_APART_S: Final = 1.0
+# Between two positions. A confirmation waits for its position, so this is how often the slot moves, too.
+_INTERVAL_S: Final = 0.1
+# The same when no rows have come since: an idle publication on a busy server, whose WAL is other tables'.
+_IDLE_INTERVAL_S: Final = 1.0
 
 
 class Positions:
@@ -27,42 +27,42 @@ class Positions:
         self._sink = sink
         self._offsets = offsets
         self._upstream = upstream
-        self._kept = -1
-        self._under_way: InFlight | None = None
-        self._began = -math.inf
+        self._acknowledged_lsn = -1
+        self._in_flight: InFlight | None = None
+        self._written_at = -math.inf
 
     @property
-    def waits_s(self) -> float | None:
+    def unacknowledged_s(self) -> float | None:
         """Seconds since the last position was written; None once Kafka has acknowledged it."""
-        return None if self._under_way is None else time.monotonic() - self._began
+        return None if self._in_flight is None else time.monotonic() - self._written_at
 
-    def keep(self, lsn: int, rows_lsn: int, at_once: bool = False) -> None:
-        """Write the position to Kafka, one at a time, not too often. Kafka has acknowledged all up to `lsn`.
+    def write(self, lsn: int, rows_lsn: int, at_once: bool = False) -> None:
+        """Write `lsn`, up to which Kafka has acknowledged everything: one position at a time, not too often.
 
-        `rows_lsn`: where the last rows are, acknowledged or not. `at_once`: even shortly after the last one.
+        `rows_lsn`: where the last rows are, acknowledged or not. `at_once`: don't wait for the interval.
         """
-        if self._under_way is not None and self._under_way.done:
-            assert self._under_way.end_lsn is not None
-            self._kept = self._under_way.end_lsn
-            self.lsn = max(self.lsn, self._kept)
-            self._under_way = None
-        rest_s = self.rest_s(lsn, rows_lsn)
-        if rest_s <= 0 or (at_once and rest_s < math.inf):
-            self._write(lsn)
+        if self._in_flight is not None and self._in_flight.done:
+            assert self._in_flight.end_lsn is not None
+            self._acknowledged_lsn = self._in_flight.end_lsn
+            self.lsn = max(self.lsn, self._acknowledged_lsn)
+            self._in_flight = None
+        due_in_s = self.due_in_s(lsn, rows_lsn)
+        if due_in_s <= 0 or (at_once and due_in_s < math.inf):
+            self._produce(lsn)
 
-    def _write(self, lsn: int) -> None:
+    def _produce(self, lsn: int) -> None:
         entry = InFlight(None, lsn)
         entry.records = 1
         record = self._offsets.record(self._upstream.position(lsn))
-        self._began = time.monotonic()
-        # 0, as a position belongs to no transaction that could be skipped.
-        # If there is no room, a later turn tries again: what fills the queue has to be acknowledged first.
+        self._written_at = time.monotonic()
+        # 0: a position belongs to no transaction that could be skipped. If there is no room, a later turn
+        # tries again, once Kafka has acknowledged some of what fills the queue.
         if self._sink.produce([record], 0, self._sink.delivery(entry, 0)):
-            self._under_way = entry
+            self._in_flight = entry
 
-    def rest_s(self, lsn: int, rows_lsn: int) -> float:
+    def due_in_s(self, lsn: int, rows_lsn: int) -> float:
         """Seconds until the position may be written; inf if there is nothing to write now."""
-        if self._under_way is not None or lsn <= self._kept:
+        if self._in_flight is not None or lsn <= self._acknowledged_lsn:
             return math.inf
-        apart_s = _APART_S if self._kept < rows_lsn else _IDLE_APART_S
-        return self._began + apart_s - time.monotonic()
+        interval_s = _INTERVAL_S if self._acknowledged_lsn < rows_lsn else _IDLE_INTERVAL_S
+        return self._written_at + interval_s - time.monotonic()

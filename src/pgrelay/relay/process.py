@@ -1,4 +1,4 @@
-"""What surrounds the daemon in a process: signals, metrics, the status server and its samples."""
+"""Runs the daemon as a process: signals, metrics, the status server and its samples."""
 
 import asyncio
 import contextlib
@@ -11,17 +11,17 @@ from typing import Final
 from pgrelay import __version__
 from pgrelay.assembly.spool_base import base_directory
 from pgrelay.config import Config
-from pgrelay.early_stop import handle, noted
+from pgrelay.early_stop import active_recorder, set_handlers
 from pgrelay.metrics import Metrics
 from pgrelay.relay.daemon import Advise, Daemon
-from pgrelay.relay.tasks import optional
+from pgrelay.relay.tasks import start_optional
 from pgrelay.status.health import Health
 from pgrelay.status.http import StatusServer
 from pgrelay.status.status import Status
 
-# New objects between garbage collections. What is in flight dies young and is in no cycle; 700, which is
-# Python's own, takes an eighth of the CPU if transactions are small.
-_GARBAGE_EVERY: Final = 50_000
+# New objects between garbage collections. What is in flight dies young and is in no cycle; Python's default,
+# 700, takes an eighth of the CPU if transactions are small.
+_GC_THRESHOLD: Final = 50_000
 
 _SAMPLE_EVERY_S: Final = 1.0
 
@@ -29,15 +29,15 @@ _SAMPLE_EVERY_S: Final = 1.0
 async def run(config: Config, advise: Advise) -> None:
     """Relay until SIGTERM or SIGINT. Raises the PgrelayError that ended it otherwise.
 
-    `advise` is run once, beside the first stream; what goes wrong with it is logged.
+    `advise` is run once, beside the first stream; if it fails, that is logged.
     """
-    gc.set_threshold(_GARBAGE_EVERY)
+    gc.set_threshold(_GC_THRESHOLD)
     metrics, health = Metrics(), Health()
     daemon = Daemon(config, metrics, health, advise)
-    metrics.describe(version=__version__, slot=config.source.slot, prefix=config.records.prefix)
-    metrics.watch(lambda: health.ready, base_directory(config.transactions.spool_dir))
+    metrics.set_labels(version=__version__, slot=config.source.slot, prefix=config.records.prefix)
+    metrics.set_sources(lambda: health.ready, base_directory(config.transactions.spool_dir))
     status = Status(config, metrics, health)
-    sampling = optional(_sample(status, daemon), "the status page's samples")
+    sampling = start_optional(_sample(status, daemon), "the status page's samples")
     address = config.http.address
     pages = StatusServer(address, metrics, health, status.json) if address else contextlib.nullcontext()
     try:
@@ -61,16 +61,16 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     """
     loop = asyncio.get_running_loop()
 
-    def ask(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         loop.call_soon_threadsafe(stop)
 
-    earlier = noted()
-    # Not the loop's own handlers: as it closes, they give way to the defaults, and a second signal would kill
-    # the process. So would any handler of ours as Python ends, but not SIG_IGN.
-    handle(ask)
+    earlier = active_recorder()
+    # Not the loop's own handlers: as it closes, it restores the defaults, and a second signal would kill the
+    # process. So it would with any handler of ours as Python exits, but not with SIG_IGN.
+    set_handlers(on_signal)
     if earlier is not None and earlier.number:
         stop()
     try:
         yield
     finally:
-        handle(signal.SIG_IGN)
+        set_handlers(signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""The publications of a stream: created if the configuration says so, and checked to stay the same ones.
+"""The publications of a stream: created if the configuration says so, and checked to remain the same.
 
 PostgreSQL 18 does not send what was written while one was missing, and only warns in its own log.
 """
@@ -10,28 +10,28 @@ from typing import Final
 import structlog
 
 from pgrelay.config import SourceConfig
-from pgrelay.errors import BEGIN_ANEW, SetupError
+from pgrelay.errors import RESET_CURE, SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.postgres import listed
+from pgrelay.postgres import publication_entries
 from pgrelay.postgres.catalog import Catalog, PublicationRow
 from pgrelay.postgres.publishable import create_publication
 from pgrelay.postgres.slots import Slot
 
 _log = structlog.get_logger(__name__)
 
-# How many tables an entry of the log names.
-MOST_NAMED: Final = 20
+# How many tables a log line names.
+MAX_NAMED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedTables:
     """`names` has the tables whose rows the server sends, as `schema.table`, by OID.
 
-    `left`: the OIDs of those that were among them at any earlier look of this process, and still exist.
+    `unpublished` has the OIDs of those that this process saw published earlier, and that still exist.
     """
 
     names: Mapping[int, str]
-    left: frozenset[int]
+    unpublished: frozenset[int]
 
 
 class Publications:
@@ -41,8 +41,8 @@ class Publications:
         self._config = config
         self.names = config.publications
         self._found: Mapping[str, PublicationRow] = {}
-        # See `listed.entries`.
-        self._entries: Mapping[listed.Listed, tuple[str, frozenset[int]]] = {}
+        # See `publication_entries.entries`.
+        self._entries: Mapping[publication_entries.EntryKey, tuple[str, frozenset[int]]] = {}
         # The OIDs of tables that are or were published, and exist.
         self._tables: frozenset[int] = frozenset()
 
@@ -55,13 +55,13 @@ class Publications:
         missing = self._missing(await catalog.publications(self.names))
         if not missing:
             if slot is not None and not self._found:
-                await self._warn_of_changes(catalog)
+                await self._warn_of_possible_changes(catalog)
             return None
         if slot is not None:
             # Rows written while it was missing stay out of the stream, even if it is re-created.
             raise SetupError(
                 f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}, "
-                f"although slot {config.slot} does; correct the name or, if it was dropped, {BEGIN_ANEW}"
+                f"although slot {config.slot} does; correct the name or, if it was dropped, {RESET_CURE}"
             )
         if not config.create or len(self.names) > 1:
             raise SetupError(
@@ -76,9 +76,8 @@ class Publications:
     async def check(self, catalog: Catalog, relayed_lsn: int) -> None:
         """Raises SetupError if one was dropped, or dropped and re-created, since this process first looked.
 
-        Warns of tables that were taken out and put back since the last look, and of other kinds of changes.
-
-        `relayed_lsn`: the LSN up to which everything was relayed, to be named in the error.
+        Warns if one was altered, or if tables were taken out and put back since the last look. `relayed_lsn`:
+        the LSN up to which everything was relayed, for the error.
         """
         now = await catalog.publications(self.names)
         if missing := self._missing(now):
@@ -86,9 +85,9 @@ class Publications:
                 f"publication {', '.join(missing)} was dropped while we streamed it: rows are missing from "
                 f"{format_lsn(relayed_lsn)} on; re-create it, and copy its tables again"
             )
-        if anew := [name for name, it in now.items() if self._found.get(name, it).oid != it.oid]:
+        if recreated := [name for name, it in now.items() if self._found.get(name, it).oid != it.oid]:
             raise SetupError(
-                f"publication {', '.join(anew)} was dropped and re-created: rows written in between are "
+                f"publication {', '.join(recreated)} was dropped and re-created: rows written in between are "
                 f"missing, from {format_lsn(relayed_lsn)} on (none if one transaction did both); copy its "
                 "tables again, and restart pgrelay"
             )
@@ -101,7 +100,7 @@ class Publications:
                 "tables again",
                 publications=sorted(altered),
             )
-        await self._warn_of_put_back(catalog)
+        await self._warn_of_readded_tables(catalog)
 
     async def tables(self, catalog: Catalog) -> PublishedTables | None:
         """None if that can't be known now: see `Catalog.published_tables`."""
@@ -110,16 +109,16 @@ class Publications:
             return None
         names = {oid: f"{schema}.{table}" for oid, schema, table in published}
         gone = self._tables - names.keys()
-        left = await catalog.existing(gone) if gone else frozenset()
-        self._tables = left.union(names)
-        return PublishedTables(names, left)
+        unpublished = await catalog.existing_tables(gone) if gone else frozenset()
+        self._tables = unpublished.union(names)
+        return PublishedTables(names, unpublished)
 
     def _missing(self, present: Mapping[str, PublicationRow]) -> list[str]:
         return [name for name in self.names if name not in present]
 
-    async def _warn_of_put_back(self, catalog: Catalog) -> None:
-        """That it was out can't be seen any more; but its entry is another one."""
-        before, self._entries = self._entries, await listed.entries(catalog, self.names)
+    async def _warn_of_readded_tables(self, catalog: Catalog) -> None:
+        """Of tables that were taken out and put back: all that shows is that their entries are other ones."""
+        before, self._entries = self._entries, await publication_entries.entries(catalog, self.names)
         back = [
             name
             for what, (name, oids) in self._entries.items()
@@ -129,24 +128,24 @@ class Publications:
             _log.warning(
                 "tables were taken out of the publication and put back: rows written in between are missing "
                 "(none if one statement did both); if there were any, copy the tables again",
-                tables=sorted(back)[:MOST_NAMED],
+                tables=sorted(back)[:MAX_NAMED],
                 count=len(back),
             )
 
-    async def _warn_of_changes(self, catalog: Catalog) -> None:
-        """Nobody can know more than that there may have been some: see `listed.changed_publications`."""
+    async def _warn_of_possible_changes(self, catalog: Catalog) -> None:
+        """Whether there were any can't be known for certain: see `changed_publications`."""
         slot = self._config.slot
-        if changed := await listed.changed_publications(catalog, self.names, slot):
+        if changed := await publication_entries.changed_publications(catalog, self.names, slot):
             _log.warning(
                 "publications may have been created, renamed or altered since the slot's position: then rows "
                 "that they did not publish before are missing; if there were any, copy the tables again",
                 publications=changed,
             )
-        if put_in := await listed.new_entries(catalog, self.names, slot):
+        if put_in := await publication_entries.new_entries(catalog, self.names, slot):
             _log.warning(
                 "tables may have been put into the publication since the slot's position: then rows written "
                 "while they were not in it are missing; if there were any, copy the tables again",
-                tables=put_in[:MOST_NAMED],
+                tables=put_in[:MAX_NAMED],
                 count=len(put_in),
             )
 
@@ -154,7 +153,7 @@ class Publications:
 async def warn_of_refused_changes(catalog: Catalog, created: str) -> None:
     """Once others can see the publication, it is the applications' writes that fail."""
     tables = await catalog.published_tables([created]) or ()
-    if unidentified := await catalog.unidentified([oid for oid, _, _ in tables]):
+    if unidentified := await catalog.without_replica_identity([oid for oid, _, _ in tables]):
         _log.warning(
             "Postgres refuses UPDATE and DELETE of tables without replica identity while they are published",
             tables=unidentified,

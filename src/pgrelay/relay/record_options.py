@@ -1,4 +1,4 @@
-"""The configuration's section `records`, in the form that the pure rooms take it."""
+"""The configuration's section `records`, as the objects that the pure rooms take."""
 
 from pgrelay import __version__
 from pgrelay.config import Config
@@ -30,7 +30,7 @@ def selection_of(config: Config) -> Selection:
 
 
 def encodings_of(config: Config, server_encoding: str) -> Encodings:
-    """How values are encoded: the configured choices, and what follows from the database's encoding."""
+    """How values are encoded: as configured, and as the database's encoding requires."""
     records = config.records
     return Encodings(
         numeric=records.numeric,
@@ -50,7 +50,7 @@ def record_options(
     server_encoding: str,
     dead_letters: DeadLetterOptions | None,
 ) -> RecordOptions:
-    """The encoder's options: the configured choices, and what it must know about the server."""
+    """The encoder's options: what is configured, and what it must know about the server."""
     records = config.records
     return RecordOptions(
         version=__version__,

@@ -1,9 +1,9 @@
-"""What topics have refused, and how the next session is told by that.
+"""What topics have refused, and how the next session adapts.
 
 A broker refuses a whole batch, and says neither which of its records was too large nor how large one may be.
-So the next session sends no transaction before the one before it is in Kafka, up to where the last session
-had read: what is refused then is known. And the topic is asked for its limits. With these the producer makes
-batches so small that no record is refused because of the others, and the encoder, under
+So the next session sends each transaction only once the one before it is in Kafka, up to where the last
+session had read: then it is known what is refused. And the topic is asked for its limits. With these the
+producer makes batches so small that no record is refused because of the others, and the encoder, under
 `errors.on_record: dead_letter`, knows what to set aside before it is written.
 """
 
@@ -16,25 +16,25 @@ from pgrelay.config import Config, SinkConfig
 from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.errors import KafkaUnavailable, RecordRefused
 from pgrelay.kafka.cluster import Cluster, TopicConfig
-from pgrelay.kafka.delivery_errors import failed_checks
-from pgrelay.kafka.errors import passes
+from pgrelay.kafka.delivery_errors import failed_checks_error
+from pgrelay.kafka.errors import is_transient
 from pgrelay.kafka.producer_options import largest_batch, largest_record
 from pgrelay.relay.record_options import topics_of
 
 _log = structlog.get_logger(__name__)
 
-# What a batch of one record adds to it: 61 bytes in Kafka's record format 2, and some to spare.
+# What a batch adds to its only record: 61 bytes in Kafka's record format 2, and some to spare.
 _FRAMING: Final = 1_024
 
 
 class Refusals:
-    """The limits of the topics that have refused a record, kept as long as the process lives.
+    """The limits of topics that have refused a record, kept for as long as the process lives.
 
-    `careful_until`: the LSN up to which a session sends one transaction after the other; 0 at first.
+    `serial_until`: the LSN up to which a session sends one transaction after the other; 0 at first.
     """
 
     def __init__(self, config: Config) -> None:
-        self.careful_until = 0
+        self.serial_until = 0
         self._config = config
         self._positions_topic = topics_of(config).offsets
         self._found: dict[str, TopicConfig] = {}
@@ -64,29 +64,29 @@ class Refusals:
         batch = min(max(least - _FRAMING, 1), largest_record(sink.kafka), largest_batch(sink.kafka))
         return sink.model_copy(update={"kafka": {**sink.kafka, "batch.size": str(batch)}})
 
-    async def help(self, error: RecordRefused, careful: bool, read_lsn: int) -> bool:
-        """Prepare the next session for what has ended this one; false if it would end the same way.
+    async def adapt_to(self, error: RecordRefused, serial: bool, read_lsn: int) -> bool:
+        """Prepare the next session for what has ended the last one; false if it would end the same way.
 
-        `careful`: the ended session sent one transaction after the other; `read_lsn` is how far it had read.
+        `serial`: the ended session sent one transaction after the other; `read_lsn` is how far it had read.
         Raises KafkaUnavailable if the topic can't be asked for its limits yet. Raises RecordRefused if the
         lack of a key looked like the reason, but the topic, which is not compacted, needs none.
         """
-        # A position is one record, written behind the transactions that could be sent with more care.
+        # A position is a single record, written after the transactions that could be sent serially.
         is_position = error.topic == self._positions_topic
-        again = error.by_broker and not careful and not is_position
-        if again:
-            self.careful_until = read_lsn
-        learnt = await self._learn(error)
-        if again and not learnt:
+        resend = error.by_broker and not serial and not is_position
+        if resend:
+            self.serial_until = read_lsn
+        learnt = await self._learn_limits(error)
+        if resend and not learnt:
             _log.warning(
                 "a topic refused a batch; its transactions are sent again, one after the other",
                 topic=error.topic,
                 reason=str(error),
             )
-        return learnt or again
+        return learnt or resend
 
-    async def _learn(self, error: RecordRefused) -> bool:
-        """Ask for the limits of the topic that refused; false if they can't be had, or are no others."""
+    async def _learn_limits(self, error: RecordRefused) -> bool:
+        """Ask the topic that refused for its limits; false if they can't be had, or are known already."""
         topic = error.topic
         if not topic or (self._config.errors.on_record == "stop" and not error.by_broker):
             return False
@@ -95,13 +95,13 @@ class Refusals:
                 found = await cluster.topic_config(topic)
         except KafkaException as failure:
             reason: KafkaError = failure.args[0]
-            if passes(reason):
+            if is_transient(reason):
                 raise KafkaUnavailable(
                     f"topic {topic} refused a record, and does not say yet what it accepts: {reason.str()}"
                 ) from failure
             return False
         if error.keyless and not found.compacted:
-            raise failed_checks(topic, error.commit_lsn)
+            raise failed_checks_error(topic, error.commit_lsn)
         if self._found.get(topic) == found:
             return False
         self._found[topic] = found

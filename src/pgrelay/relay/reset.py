@@ -1,10 +1,11 @@
 """`pgrelay reset`: drop the slot and delete its position, so that the next run starts over.
 
-This is the way out of a gap. Neither the old slot nor the new one relays what was written between them, so
-the tables have to be copied. No commit can ask for what was prepared under the old slot: it is deleted.
+This is the way out of a gap. What is written between the end of the old slot and the creation of the new one
+is relayed by neither, so the tables have to be copied. What was prepared under the old slot is deleted, since
+its commit will never come.
 
-With `keep_slot`, only the position is deleted: for a slot that someone else moved, relaying what it passed.
-What is prepared there may still be committed, so it stays on disk.
+With `keep_slot`, only the position is deleted: for a slot that was moved by someone who relayed what it
+passed. What is prepared there may still be committed, so it stays on disk.
 """
 
 import asyncio
@@ -26,9 +27,9 @@ from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
 from pgrelay.relay.server import Server
-from pgrelay.relay.setup import check_free, check_kind, check_same
+from pgrelay.relay.setup import check_not_active, check_same_server, check_slot_kind
 
-_PATIENCE_S: Final = 30.0
+_PUBLISH_TIMEOUT_S: Final = 30.0
 
 
 async def reset(config: Config, *, keep_slot: bool = False) -> str:
@@ -43,24 +44,24 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
     require_own_base(config.transactions.spool_dir)
     async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
         # Otherwise one server's slot would be dropped, and the files of another's deleted.
-        await check_same(catalog, source)
+        await check_same_server(catalog, source)
         server = await Server.identify(config, catalog, source)
-        slot = await _ours(server)
+        slot = await _droppable_slot(server)
         if slot is None and keep_slot:
             raise SetupError(f"slot {name} does not exist, so it can't be kept; leave out --keep-slot")
         dropping = None if slot is None or keep_slot else name
         sink = Sink(config.sink)
         try:
-            # Ask Kafka first: a slot that is gone while its position is not is a gap.
-            with _telling(dropping):
-                kept = await _kept(sink, server)
+            # Ask Kafka first: a dropped slot whose position remains is a gap.
+            with _hint_slot_remains(dropping):
+                stored = await _read_positions(sink, server)
             with nullcontext() if keep_slot else emptying(server.spool_directory):
                 if dropping is not None:
                     await catalog.drop_slot(dropping)
-                await _forget(sink, server.offsets, kept.tombstones, dropped=dropping is not None)
+                await _forget(sink, server.offsets, stored.tombstones, dropped=dropping is not None)
         finally:
             await sink.close()
-    position = kept.told(server.system.systemid)
+    position = stored.describe_deletion(server.system.systemid)
     if keep_slot and slot is not None:
         return (
             f"slot {name} stays at {format_lsn(slot.confirmed_flush_lsn or 0)}, and {position}; run pgrelay"
@@ -70,14 +71,14 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """The slot's positions in Kafka. `tombstones` delete them; `denied`: why they can't be known."""
+class _StoredPositions:
+    """The slot's positions in Kafka. `tombstones` delete them; `denied`: why they can't be read."""
 
     tombstones: Sequence[Record] = ()
     denied: str | None = None
 
-    def told(self, systemid: str) -> str:
-        """What became of them, once they are deleted; ours is the cluster `systemid`."""
+    def describe_deletion(self, systemid: str) -> str:
+        """What became of them once they are deleted; our cluster is `systemid`."""
         if self.denied is not None:
             return f"any position of it in Kafka stays, since runs don't read it either ({self.denied})"
         if not self.tombstones:
@@ -87,44 +88,44 @@ class _Kept:
         return "its position in Kafka is forgotten" + (f", also that of cluster {others}" if others else "")
 
 
-async def _kept(sink: Sink, server: Server) -> _Kept:
+async def _read_positions(sink: Sink, server: Server) -> _StoredPositions:
     """Connect to Kafka, and read the positions. Raises as `Offsets.read`.
 
-    But if we may not read them, that is no error at least once, when runs do without them.
+    At least once, it is no error if we may not read them, since runs then do without them.
     """
-    await sink.topics.learn()
+    await sink.topics.load()
     offsets = server.offsets
     if offsets.topic not in sink.topics:
-        return _Kept()
+        return _StoredPositions()
     try:
-        return _Kept(await offsets.forgetting())
+        return _StoredPositions(await offsets.tombstones())
     except SetupError as denied:
         if server.config.sink.delivery == "exactly_once":
             raise
-        return _Kept(denied=str(denied))
+        return _StoredPositions(denied=str(denied))
 
 
 @contextmanager
-def _telling(dropping: str | None) -> Iterator[None]:
-    """If Kafka is away before the slot `dropping` is dropped: say that it is still there."""
+def _hint_slot_remains(dropping: str | None) -> Iterator[None]:
+    """If Kafka fails before the slot `dropping` is dropped, say in the error that the slot remains."""
     try:
         yield
-    except KafkaUnavailable as away:
+    except KafkaUnavailable as error:
         if dropping is None:
             raise
         raise KafkaUnavailable(
-            f"{away}; nothing was changed: run it again once that is over, and, if Postgres must be rid of "
+            f"{error}; nothing was changed: run it again once that is over, and, if Postgres must be rid of "
             f"the slot's WAL before that, SELECT pg_drop_replication_slot('{dropping}') now"
-        ) from away
+        ) from error
 
 
-async def _ours(server: Server) -> Slot | None:
-    """The slot, None if there is none. Raises SetupError if it is not ours to drop, or somebody reads it."""
+async def _droppable_slot(server: Server) -> Slot | None:
+    """The slot, None if there is none. Raises SetupError if we must not drop it, or somebody reads it."""
     name = server.config.source.slot
     slot = await server.catalog.slot(name)
     if slot is not None:
-        check_kind(slot, name, server.catalog.database)
-        check_free(slot, name)
+        check_slot_kind(slot, name, server.catalog.database)
+        check_not_active(slot, name)
         if slot.synced and server.standby:
             raise SetupError(
                 f"source.dsn leads to a standby, where slot {name} is synchronised from its primary; "
@@ -134,7 +135,7 @@ async def _ours(server: Server) -> Slot | None:
 
 
 async def _forget(sink: Sink, offsets: Offsets, tombstones: Sequence[Record], dropped: bool) -> None:
-    """Delete the positions of a slot, which was `dropped` before that or not.
+    """Delete the positions of a slot, which has been `dropped` or not.
 
     Raises KafkaUnavailable, or SetupError if we may not.
     """
@@ -143,10 +144,12 @@ async def _forget(sink: Sink, offsets: Offsets, tombstones: Sequence[Record], dr
     unforgotten = f"{begun} position in topic {offsets.topic} is not forgotten"
     again = f"run pgrelay reset again, or the next run may end with exit code {GapError.exit_code}"
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_PUBLISH_TIMEOUT_S):
             await sink.publish(tombstones)
     except TimeoutError:
-        reason = f"no acknowledgement within {_PATIENCE_S:g} s ({sink.failures.problem or 'no answer'})"
+        reason = (
+            f"no acknowledgement within {_PUBLISH_TIMEOUT_S:g} s ({sink.failures.problem or 'no answer'})"
+        )
         raise KafkaUnavailable(f"{unforgotten}: {reason}; once the brokers answer, {again}") from None
     except PgrelayError as refused:
         raise type(refused)(f"{unforgotten}: {refused}; then {again}") from refused

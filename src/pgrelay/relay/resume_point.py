@@ -1,18 +1,18 @@
-"""Where this process's next stream begins, and whether the server that it finds can go on from there."""
+"""Where this process's next stream begins, and whether the server can go on from there."""
 
-from pgrelay.errors import BEGIN_ANEW, GapError, SourceUnavailable
+from pgrelay.errors import RESET_CURE, GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Position
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import System
-from pgrelay.relay.gap_checks import began_at, check_end, check_history, check_skips_nothing, unpromoted
+from pgrelay.relay.gap_checks import began_at, check_end, check_history, check_skips_nothing, standby_error
 
 
 class ResumePoint:
     """How far this process's earlier streams came, and on which cluster; `system` is None before the first.
 
-    `flush_lsn` is where the next stream begins, `confirmed_lsn` what the server was last told. `relayed_lsn`
-    is how far the records reach that consumers may have, acknowledged or not. `delivered_lsn` is the LSN up
-    to which everything is in Kafka, also by the positions of others that Kafka has kept.
+    `flush_lsn` is where the next stream begins, `confirmed_lsn` what was last confirmed to the server.
+    `relayed_lsn` is how far the records reach that consumers may have, acknowledged or not. `delivered_lsn`
+    is the LSN up to which everything is in Kafka, including what other relays delivered.
     """
 
     def __init__(self) -> None:
@@ -42,17 +42,17 @@ class ResumePoint:
         if system.systemid != self.system.systemid:
             raise GapError(
                 f"source.dsn leads to cluster {system.systemid} now, but led to {self.system.systemid}; "
-                f"point it at the old one, or {BEGIN_ANEW}"
+                f"point it at the old one, or {RESET_CURE}"
             )
         if standby and not self._standby:
-            raise unpromoted("and we have streamed from its primary")
+            raise standby_error("and we have streamed from its primary")
         timeline = None if self._standby else self.system.timeline
         primary = None if standby else system
         check_end(primary, system.wal_end, self.relayed_lsn, timeline)
         check_history(primary, self.relayed_lsn, timeline, began_at(self.system))
 
-    def seen(self, slot: Slot) -> None:
-        """Note whether another process reads the slot now."""
+    def note_reader(self, slot: Slot) -> None:
+        """Note if another process is reading the slot now."""
         if slot.active_pid not in (None, self._walsender_pid):
             self._taken_over = True
 
@@ -61,7 +61,7 @@ class ResumePoint:
         moved = (slot.confirmed_flush_lsn or 0) > self.confirmed_lsn
         return self.system is None or self._taken_over or moved
 
-    def follow(self, slot: Slot) -> None:
+    def follow_slot(self, slot: Slot) -> None:
         """If someone else may have moved the slot, begin where it stands, even if we had come further.
 
         Another relay may have repeated what we had delivered, and consumers then need what follows that.
@@ -69,18 +69,18 @@ class ResumePoint:
         if self.may_have_moved(slot):
             self.flush_lsn = slot.confirmed_flush_lsn or 0
 
-    def check_follows(self, slot: Slot) -> None:
-        """Refuse a stream that began beyond a slot that was moved just before. Raises SourceUnavailable."""
+    def check_not_past(self, slot: Slot) -> None:
+        """Refuse a stream that began past a slot that was moved just before. Raises SourceUnavailable."""
         if self.may_have_moved(slot) and self.flush_lsn > (slot.confirmed_flush_lsn or 0):
             raise SourceUnavailable("another relay had the slot meanwhile; beginning where that stopped")
 
     def check_unmoved(self, slot: Slot) -> None:
         """If Kafka keeps no positions: refuse a slot that would skip changes. Raises GapError."""
-        # If another process had the slot, we must assume that it relayed what it passed.
+        # If another process had the slot, we must assume that it relayed what it confirmed.
         if self.system is not None and not self._taken_over:
             check_skips_nothing(slot.confirmed_flush_lsn or 0, self.confirmed_lsn)
 
-    def started(self, system: System, slot: Slot, walsender_pid: int, standby: bool) -> None:
+    def adopt_slot(self, system: System, slot: Slot, walsender_pid: int, standby: bool) -> None:
         """The stream has begun, so nobody else can move the slot: adopt its position.
 
         `standby`: the server is one.
@@ -91,7 +91,7 @@ class ResumePoint:
         self._walsender_pid = walsender_pid
         self._taken_over = False
 
-    def learn(self, kept: Position | None) -> None:
+    def adopt_position(self, kept: Position | None) -> None:
         """Adopt a position that Kafka has kept and that fits the server."""
         if kept is not None:
             self.delivered_lsn = max(self.delivered_lsn, kept.lsn)

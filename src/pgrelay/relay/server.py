@@ -26,7 +26,7 @@ class Server:
 
     @classmethod
     async def identify(cls, config: Config, catalog: Catalog, source: Source) -> Self:
-        # Asked first: a standby promoted in between must not pass for a primary on its old timeline.
+        # Asked first: a standby that is promoted in between must not pass for a primary on its old timeline.
         standby = await catalog.in_recovery()
         return cls(config, catalog, await source.identify(), standby)
 

@@ -1,20 +1,20 @@
-"""One connection's life: from START_REPLICATION until it is stopped or something breaks.
+"""The life of one connection: from START_REPLICATION until it is stopped or something breaks.
 
-Theory of operation. The loop takes turns. A turn takes in Kafka's delivery reports, moves the flush LSN,
+Theory of operation. The loop runs in turns. A turn takes in Kafka's delivery reports, moves the flush LSN,
 sends a status update if one is due, and then does one bounded slice of work, the first of these that applies:
 
-1. wait for the errand that is under way: nothing below happens until it is over
+1. wait for the side task that is running: nothing below happens until it has finished
 2. hand over records that the producer had no room for; until they are gone, nothing else is read or encoded
-3. begin an errand: a due commit to Kafka (exactly once), or what the encoder needs from outside
+3. start a side task: a due commit to Kafka (exactly once), or what the encoder needs from outside
 4. encode what was fed to the encoder earlier and is not encoded yet
-5. begin an errand: ask which subtransactions of a transaction that has just ended were rolled back
+5. start a side task: ask which subtransactions of a transaction that has just ended were rolled back
 6. take in a slice, from the spool or from the socket, and encode it: see intake.py
 
-A session that an earlier one's refused record has made `careful` does 3 to 6 only once the transaction before
-is confirmed; but a due commit does not wait. So memory is bounded by one slice, the ledger and the producer's
-queue, and keepalives are answered in the middle of any transaction. If there is nothing to do, the loop rests
-until bytes arrive, a report may have come, the next status update or server poll is due, or an errand or poll
-has ended. Nothing awaits per row.
+After a refused record, a session may be `serial`: it does 3 to 6 only once the transaction before is
+confirmed, but a due commit does not wait. Memory is bounded by one slice, the ledger and the producer's
+queue, and keepalives are answered in the middle of any transaction. If there is nothing to do, the loop waits
+until bytes arrive, a report may have come, the next status update or server poll is due, or a side task or
+poll has finished. Nothing awaits per row.
 
 A session ends by returning, when asked to stop, or by raising. Either way it confirms nothing that is not
 acknowledged, and the next session begins at the ledger's flush LSN.
@@ -38,31 +38,31 @@ from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.entries import Entries
-from pgrelay.relay.errand import Errand
 from pgrelay.relay.guarantee import Commit, DeliveryGuarantee
 from pgrelay.relay.intake import Intake
 from pgrelay.relay.outbox import Outbox
 from pgrelay.relay.server_poll import ServerPoll
+from pgrelay.relay.side_task import SideTask
 from pgrelay.relay.silence import Silence
 from pgrelay.relay.supply import Supply
 
-# While records are in flight: the first and the longest rest before looking for reports again.
-_REST_LEAST_S: Final = 0.001
-_REST_MOST_S: Final = 0.05
+# While records are in flight: the shortest and the longest wait before looking for reports again.
+_MIN_WAIT_S: Final = 0.001
+_MAX_WAIT_S: Final = 0.05
 
-# Inside a streamed segment. Rows that arrive alone are dear to either end, so read them by the hundred.
-_SEGMENT_REST_S: Final = 0.004
+# Inside a streamed segment. Reading rows one by one is expensive at both ends, so let a hundred arrive.
+_SEGMENT_WAIT_S: Final = 0.004
 
-# How long a stop waits for the last position once all else is acknowledged; without it, rows are repeated.
-_KEEP_S: Final = 2.0
+# How long a stop waits for the last position once all else is acknowledged; without it, rows come again.
+_POSITION_WAIT_S: Final = 2.0
 
 
-class Rest(Enum):
-    """What a turn leaves to wait for, beside the next status update and server poll."""
+class WaitFor(Enum):
+    """What to wait for after a turn, besides the next status update and server poll."""
 
     NOTHING = auto()
-    # These two read nothing meanwhile, so bytes that arrive must not end the rest.
-    ERRAND = auto()
+    # Nothing is read during these two, so bytes that arrive must not end the wait.
+    SIDE_TASK = auto()
     REPORT = auto()
     BYTES = auto()
 
@@ -81,7 +81,7 @@ class Session:
         metrics: Metrics,
         confirmations: Confirmations,
         guarantee: DeliveryGuarantee,
-        careful_until: int,
+        serial_until: int,
         supply: Supply,
         server_poll: ServerPoll,
     ) -> None:
@@ -93,76 +93,76 @@ class Session:
         self.guarantee = guarantee
         self.confirmations = confirmations
         self.server_poll = server_poll
-        self.errand = Errand(source.wake)
+        self.side_task = SideTask(source.wake)
         self._metrics = metrics
-        self._careful_until = careful_until
+        self._serial_until = serial_until
         self._supply = supply
-        self._rest_s = _REST_LEAST_S
+        self._report_wait_s = _MIN_WAIT_S
         self._silence = Silence()
         self._intake = Intake(source, assembler, ledger, confirmations, self._silence)
         self._outbox = Outbox()
         self.entries = Entries(sink, ledger, self._outbox, guarantee)
 
-    async def run(self, stop: asyncio.Event, turned: "Callable[[Session], None]") -> None:
-        """Relay until `stop` is set; `turned` is called once a turn, never per row."""
+    async def run(self, stop: asyncio.Event, on_turn: "Callable[[Session], None]") -> None:
+        """Relay until `stop` is set; `on_turn` is called once a turn, never per row."""
         recovery = self.guarantee.recover()
         if recovery is not None:
-            self._send_on_errand(recovery)
+            self._start_side_task(recovery)
         try:
             while not stop.is_set():
                 self._acknowledge()
-                turned(self)
+                on_turn(self)
                 self.server_poll.turn(self.ledger.flush_lsn)
                 self._silence.check(self.server_poll.wal)
-                rest = self._work()
-                if rest is Rest.NOTHING:
+                wait_for = self._work()
+                if wait_for is WaitFor.NOTHING:
                     # Let signals and other tasks have their turn.
                     await asyncio.sleep(0)
                 else:
-                    await self._rest(rest)
+                    await self._wait(wait_for)
         finally:
             await self.server_poll.close()
-            if not self.errand.committing:
-                # A commit under way must run to its end, or nobody would know if it took effect.
-                await self.errand.cancel()
+            if not self.side_task.committing:
+                # A running commit must finish, or nobody would know whether it took effect.
+                await self.side_task.cancel()
 
     async def finish(self, grace_s: float) -> bool:
         """Wait up to `grace_s` for what is in flight, and a moment more for its position, and confirm it.
 
-        False if whole transactions are left: time ran out, Kafka has refused one of them, or, exactly once, a
-        commit would have covered half of the one under way. Raises what fails meanwhile, once the server was
-        told how far the rest had come.
+        False if whole transactions are left: time ran out, Kafka refused one of them, or (exactly once) a
+        commit would have covered half of the current one. Raises what fails meanwhile, after confirming how
+        far the rest had come.
         """
         try:
             drained = await self.sink.drain(self._finishing, grace_s)
             if drained:
-                await self.sink.drain(self._keeping, _KEEP_S)
+                await self.sink.drain(self._writing_position, _POSITION_WAIT_S)
         except (PgrelayError, asyncio.CancelledError):
-            # The last status update may be a while ago, and what was acknowledged since would come again.
+            # What was acknowledged since the last status update would come again.
             self._advance()
             with contextlib.suppress(SourceUnavailable):
                 self.confirmations.send()
             raise
         self.confirmations.send()
-        return drained and not self.ledger.waiting
+        return drained and not self.ledger.has_unacknowledged
 
     async def close(self) -> None:
         """Drop whatever is left, including a commit that has failed or not ended."""
         try:
-            await self.errand.cancel()
+            await self.side_task.cancel()
         finally:
-            # Even if the wait is cut, as by a second request to stop: another relay may want the directory.
+            # Even if cancelled, as by a second request to stop: another relay may want the directory.
             self.assembler.close()
             self.assembler.spool.close()
 
     def _finishing(self) -> bool:
-        """Like `_settling`, with status updates: the server may cut a silent client within the grace."""
+        """Like `_settling`, with status updates: the server may drop a silent client within the grace."""
         unsettled = self._settling()
         self.confirmations.turn()
         return unsettled
 
-    def _keeping(self) -> bool:
-        """True while the position reached is not in Kafka."""
+    def _writing_position(self) -> bool:
+        """Write the position; true until Kafka has it."""
         self.confirmations.turn(at_once=True)
         return self.guarantee.confirmable_lsn < self.ledger.flush_lsn
 
@@ -175,7 +175,7 @@ class Session:
 
         Hands over what the producer had no room for, and commits it, unless something was refused.
         """
-        if not self.errand.over():
+        if not self.side_task.finished():
             return True
         self._advance()
         refused = self._refused
@@ -188,15 +188,15 @@ class Session:
         return True
 
     @property
-    def careful(self) -> bool:
-        """Send a transaction only once the one before is confirmed: then it is known which one is refused.
+    def serial(self) -> bool:
+        """Send a transaction only once the one before is confirmed, to know which one is refused.
 
-        So it is until all is confirmed that an earlier session had read when Kafka refused something of it.
+        True until everything is confirmed that an earlier session had read when Kafka refused part of it.
         """
-        return self.ledger.flush_lsn < self._careful_until
+        return self.ledger.flush_lsn < self._serial_until
 
-    def _waits_for_the_last(self) -> bool:
-        if not self.careful or self.ledger.in_transaction:
+    def _awaits_previous(self) -> bool:
+        if not self.serial or self.ledger.in_transaction:
             return False
         return self.guarantee.awaits_confirmation
 
@@ -214,35 +214,35 @@ class Session:
 
     def _acknowledge(self) -> None:
         if self.sink.poll():
-            self._rest_s = _REST_LEAST_S
+            self._report_wait_s = _MIN_WAIT_S
         self._advance()
-        self.confirmations.turn(at_once=self.careful)
+        self.confirmations.turn(at_once=self.serial)
 
-    def _work(self) -> Rest:
-        """Do one slice, or begin an errand; returns what to wait for before the next."""
-        if not self.errand.over():
-            return Rest.ERRAND
+    def _work(self) -> WaitFor:
+        """Do one slice, or start a side task; returns what to wait for before the next."""
+        if not self.side_task.finished():
+            return WaitFor.SIDE_TASK
         if self._outbox:
-            return Rest.NOTHING if self._hand_over() else Rest.REPORT
-        waits = self._waits_for_the_last()
-        if self._commit(self.guarantee.due_commit(nothing_else=waits)):
-            return Rest.ERRAND
-        if waits:
-            return Rest.REPORT
+            return WaitFor.NOTHING if self._hand_over() else WaitFor.REPORT
+        awaits_previous = self._awaits_previous()
+        if self._commit(self.guarantee.due_commit(nothing_else=awaits_previous)):
+            return WaitFor.SIDE_TASK
+        if awaits_previous:
+            return WaitFor.REPORT
         if self.encoder.need is not None:
-            return self._send_on_errand(self._supply.meet(self.encoder.need))
+            return self._start_side_task(self._supply.meet(self.encoder.need))
         if not self.encoder.pending:
             if self.assembler.doubtful:
-                return self._send_on_errand(self._leave_out_rolled_back(self.assembler.doubtful))
+                return self._start_side_task(self._discard_rolled_back(self.assembler.doubtful))
             if not self._intake.take_in():
                 if self._commit(self.guarantee.due_commit(nothing_else=True)):
-                    return Rest.ERRAND
-                return Rest.REPORT if self.ledger.full else Rest.BYTES
+                    return WaitFor.SIDE_TASK
+                return WaitFor.REPORT if self.ledger.full else WaitFor.BYTES
             self.encoder.feed(self.assembler.take())
         self._encode()
-        return Rest.NOTHING
+        return WaitFor.NOTHING
 
-    async def _leave_out_rolled_back(self, subxids: Sequence[int]) -> None:
+    async def _discard_rolled_back(self, subxids: Sequence[int]) -> None:
         self.assembler.settle(await self._supply.rolled_back(subxids))
         self.encoder.feed(self.assembler.take())
 
@@ -251,29 +251,31 @@ class Session:
         if commit is None:
             return False
         assert not self._outbox, "a commit covers all that entered the ledger"
-        self.errand.begin(commit, commit=True)
+        self.side_task.start(commit, commit=True)
         return True
 
-    def _send_on_errand(self, work: Coroutine[None, None, None]) -> Rest:
-        self.errand.begin(work)
-        # Nothing is read until it is over, so transactions may pile up.
+    def _start_side_task(self, work: Coroutine[None, None, None]) -> WaitFor:
+        self.side_task.start(work)
+        # Nothing is read until it has finished, so transactions may pile up.
         self._intake.behind = True
-        return Rest.ERRAND
+        return WaitFor.SIDE_TASK
 
     def _encode(self) -> None:
         """Encode what was fed, enter it into the ledger and the outbox, and hand it to the producer."""
-        to_end = self.careful or self.guarantee.wants_boundary
+        to_end = self.serial or self.guarantee.wants_boundary
         encoded = self.encoder.encode(time.time_ns() // 1000, to_end)
         truncates = [out for out in encoded if isinstance(out, Segment) and out.has_truncate]
         if truncates:
-            self._send_on_errand(self._enter_truncates(truncates, encoded))
+            self._start_side_task(self._enter_truncates(truncates, encoded))
         else:
             self._enter(encoded)
 
     async def _enter_truncates(self, truncates: list[Segment], encoded: list[Segment | Reached]) -> None:
-        """A truncate goes to every partition of its topic, and there may be more of them by now."""
+        """A truncate goes to every partition of its topic, which may have more of them by now."""
         records = [record for segment in truncates for record in segment.records]
-        await self.sink.topics.recount({topic for topic, _, _, _, partition in records if partition == EVERY})
+        await self.sink.topics.refresh_partitions(
+            {topic for topic, _, _, _, partition in records if partition == EVERY}
+        )
         self._enter(encoded)
 
     def _enter(self, encoded: list[Segment | Reached]) -> None:
@@ -284,22 +286,22 @@ class Session:
         """Hand the outbox to the producer; false if it has no room for anything now."""
         return self._outbox.hand_over(self.sink.produce)
 
-    async def _rest(self, rest: Rest) -> None:
-        """Wait for what `rest` says, but no longer than until a report may have come, or something is due."""
+    async def _wait(self, wait_for: WaitFor) -> None:
+        """Wait for that, but no longer than until a report may have come, or something is due."""
         # The outbox needs room in the queue.
-        if (self.guarantee.hurries or self._outbox) and self.sink.hurry():
+        if (self.guarantee.flushes_early or self._outbox) and self.sink.flush_early():
             return
-        rest_s = min(self.confirmations.rest_s(), self.server_poll.rest_s())
-        waiting = self.guarantee.position_waits_s is not None or not self.ledger.idle
-        if waiting or self._outbox or rest is Rest.ERRAND:
-            rest_s = min(rest_s, self._rest_s)
-            self._rest_s = min(self._rest_s * 2, _REST_MOST_S)
-        if rest is Rest.ERRAND:
-            await self.errand.wait(max(rest_s, 0))
-        elif rest is Rest.REPORT:
-            await asyncio.sleep(max(rest_s, 0))
+        wait_s = min(self.confirmations.due_in_s(), self.server_poll.due_in_s())
+        waiting = self.guarantee.position_unacknowledged_s is not None or not self.ledger.idle
+        if waiting or self._outbox or wait_for is WaitFor.SIDE_TASK:
+            wait_s = min(wait_s, self._report_wait_s)
+            self._report_wait_s = min(self._report_wait_s * 2, _MAX_WAIT_S)
+        if wait_for is WaitFor.SIDE_TASK:
+            await self.side_task.wait(max(wait_s, 0))
+        elif wait_for is WaitFor.REPORT:
+            await asyncio.sleep(max(wait_s, 0))
         else:
             if self.assembler.in_segment:
-                # The server flushes every row. These wait for a commit anyway, so let many arrive.
-                await asyncio.sleep(_SEGMENT_REST_S)
-            await self.source.wait_readable(max(rest_s, 0))
+                # The server flushes every row, but these wait for a commit anyway, so let many arrive.
+                await asyncio.sleep(_SEGMENT_WAIT_S)
+            await self.source.wait_readable(max(wait_s, 0))

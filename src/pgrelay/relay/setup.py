@@ -1,15 +1,15 @@
-"""What must hold before a stream begins, for the slot, the publications, the topics and the connections."""
+"""Checks before a stream begins, of the slot, the publications, the topics and the connections."""
 
 import structlog
 
 from pgrelay.config import Config, SourceConfig
-from pgrelay.errors import BEGIN_ANEW, GapError, SetupError, SourceUnavailable
+from pgrelay.errors import RESET_CURE, GapError, SetupError, SourceUnavailable
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
 from pgrelay.postgres.wal_level import wal_level
-from pgrelay.relay.gap_checks import unpromoted
+from pgrelay.relay.gap_checks import standby_error
 from pgrelay.relay.publications import Publications, warn_of_refused_changes
 from pgrelay.relay.record_options import selection_of, topics_of
 from pgrelay.relay.resume_point import ResumePoint
@@ -32,13 +32,13 @@ async def prepare(
     if slot is None and resume_point.system is not None:
         raise GapError(
             f"slot {config.source.slot} is gone: changes since {format_lsn(resume_point.confirmed_lsn)} "
-            f"never reach the topics; {BEGIN_ANEW}"
+            f"never reach the topics; {RESET_CURE}"
         )
     if slot is not None:
-        check_kind(slot, config.source.slot, catalog.database)
+        check_slot_kind(slot, config.source.slot, catalog.database)
     elif config.source.create:
         await _require_logical_wal(catalog)
-    # Tables that are refused leave no publication that nobody uses.
+    # In a transaction, so that refused tables leave no unused publication behind.
     async with catalog.transaction():
         created = await publications.require(catalog, slot)
         await _check_topics(catalog, config)
@@ -48,7 +48,7 @@ async def prepare(
 
 
 async def _check_topics(catalog: Catalog, config: Config) -> None:
-    """Refuse published tables that would share a topic by accident, before a row of theirs comes.
+    """Refuse published tables that would share a topic by accident, before any of their rows comes.
 
     Raises SetupError. Tables that can't be listed now, or are published later, are checked when their first
     row comes.
@@ -66,8 +66,8 @@ async def _require_logical_wal(catalog: Catalog) -> None:
         raise SetupError(f"Postgres can't decode its WAL, since {level}; {level.cure}")
 
 
-def waited_for(standby: bool) -> str:
-    """What a server waits for before it has created a slot, with the cure if that takes long."""
+def slot_creation_waits_for(standby: bool) -> str:
+    """What the server waits for when it creates a slot, with the cure if that takes long."""
     if standby:
         return (
             "the transactions that run on the primary now, which its pg_stat_activity and "
@@ -77,8 +77,8 @@ def waited_for(standby: bool) -> str:
     return "the transactions that run now; pg_stat_activity and pg_prepared_xacts have them"
 
 
-async def make_slot(catalog: Catalog, config: SourceConfig, waits_for: str) -> Slot:
-    """Create the slot if the configuration says so. Returns once what the server `waits_for` is over.
+async def create_slot(catalog: Catalog, config: SourceConfig, waits_for: str) -> Slot:
+    """Create the slot if the configuration says so, which takes until what the server `waits_for` is over.
 
     Raises SetupError.
     """
@@ -95,13 +95,13 @@ async def make_slot(catalog: Catalog, config: SourceConfig, waits_for: str) -> S
     return slot
 
 
-def check_own(slot: Slot, name: str) -> None:
+def check_not_synced(slot: Slot, name: str) -> None:
     """Refuse, on a standby, a slot that is synchronised from the primary. Raises SourceUnavailable."""
     if slot.synced:
-        raise unpromoted(f"where slot {name} is synchronised from its primary")
+        raise standby_error(f"where slot {name} is synchronised from its primary")
 
 
-async def check_same(catalog: Catalog, source: Source) -> None:
+async def check_same_server(catalog: Catalog, source: Source) -> None:
     """Raises SourceUnavailable if the two connections lead to different servers."""
     if await catalog.server_started_us() != source.server_started_us:
         raise SourceUnavailable(
@@ -110,8 +110,8 @@ async def check_same(catalog: Catalog, source: Source) -> None:
         )
 
 
-def check_kind(slot: Slot, name: str, database: str) -> None:
-    """Raises SetupError if the slot is of a kind or a database that we can't read."""
+def check_slot_kind(slot: Slot, name: str, database: str) -> None:
+    """Raises SetupError if the slot is of a kind that we can't read, or of another database."""
     if slot.slot_type != "logical":
         raise SetupError(f"source.slot: {name} is a physical slot; choose another name")
     if slot.plugin != "pgoutput":
@@ -126,10 +126,10 @@ def check_kind(slot: Slot, name: str, database: str) -> None:
 def check_not_lost(slot: Slot, name: str) -> None:
     """Raises GapError if the server has invalidated the slot."""
     if (why := slot.lost_because) is not None:
-        raise GapError(f"slot {name} is lost, {why}; {BEGIN_ANEW}")
+        raise GapError(f"slot {name} is lost, {why}; {RESET_CURE}")
 
 
-def check_free(slot: Slot, name: str) -> None:
-    """Raises SetupError if somebody reads the slot."""
+def check_not_active(slot: Slot, name: str) -> None:
+    """Raises SetupError if somebody is reading the slot."""
     if slot.active_pid is not None:
         raise SetupError(f"slot {name} is in use by PID {slot.active_pid}; stop that relay first")

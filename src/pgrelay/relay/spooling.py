@@ -1,4 +1,4 @@
-"""How what a slot keeps on disk is opened, once the stream has begun."""
+"""Opens what is kept on disk for a slot, once its stream has begun."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from pgrelay.postgres.source import Source
 async def open_spool(
     directory: Path, source: Source, status_interval_s: float, first_xid: int | None = None
 ) -> tuple[Spool, PreparedStore]:
-    """Open the slot's spool. Whoever has the slot owns its directory: what an earlier run left is removed.
+    """Open the slot's spool. Who has the slot owns its directory, so what an earlier run left is removed.
 
     A slot of the same name on another server of the cluster is another slot; it can't share this directory.
     `first_xid`: as for `PreparedStore`. Raises SpoolError, GapError or SourceUnavailable.
@@ -24,7 +24,7 @@ async def open_spool(
         prepared = PreparedStore(spool, first_xid)
         due = time.monotonic() + status_interval_s
         for _ in prepared.load():
-            # Very many may be kept, and the server cuts a client that is silent.
+            # There may be very many, and the server drops a silent client.
             if time.monotonic() >= due:
                 source.send_status(0, 0)
                 due = time.monotonic() + status_interval_s

@@ -1,4 +1,4 @@
-"""What the encoder needs from outside: facts of the catalogue, topics, and schemas in the registry."""
+"""Supplies what the encoder needs from outside: catalogue facts, topics, and registered schemas."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,12 +14,12 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.facts import Facts
 from pgrelay.postgres.subtransactions import rolled_back
-from pgrelay.relay.tasks import each
+from pgrelay.relay.tasks import gather_limited
 
 _log = structlog.get_logger(__name__)
 
 # How many topics' schemas are registered at a time. After a reconnect, those of every table are due.
-_AT_ONCE: Final = 16
+_MAX_CONCURRENT: Final = 16
 
 
 class Supply:
@@ -31,26 +31,26 @@ class Supply:
         self._facts = Facts(catalog)
         self._sink = sink
         self._registry = registry
-        # Topics that were announced ahead together when one of them was refused.
-        self._doubtful: set[str] = set()
+        # Topics that are no longer announced ahead: they were in a batch of which one was refused.
+        self._announced_alone: set[str] = set()
 
     async def meet(self, need: Need) -> None:
-        """Get what the encoder needs, and what the need names ahead if possible, and pass it on."""
+        """Get what the encoder needs, and if possible what it will need next (`ahead`), and pass it on."""
         match need:
             case FactsNeeded():
-                facts = await self._facts.of(need.relation, need.xid)
+                facts = await self._facts.fetch(need.relation, need.xid)
                 ahead = [(other.relation, other.xid) for other in need.ahead]
-                self._encoder.learn(facts, await self._facts.ahead(ahead))
+                self._encoder.learn(facts, await self._facts.fetch_ahead(ahead))
             case Announcement():
                 self._encoder.met(*await self._announce_with_ahead(need))
             case _:
-                # A TopicNeeded: of logical messages or, in Avro, of transactions. The start has required
-                # the latter topic, so if one is missing here, it is the former.
+                # A TopicNeeded: of logical messages or, in Avro, of transactions. The latter topic was
+                # required at the start, so one that is missing is of messages.
                 await self._sink.topics.require(need.topic, "messages")
                 self._encoder.met(await self._register(need.schemas))
 
     async def rolled_back(self, subxids: Sequence[int]) -> list[int]:
-        """Those subtransactions of an ended transaction that were rolled back."""
+        """Those of an ended transaction's subtransactions that were rolled back."""
         found = await rolled_back(self._catalog, subxids)
         if found:
             _log.info("the server sent changes that were rolled back; left out", subtransactions=len(found))
@@ -61,12 +61,12 @@ class Supply:
     ) -> tuple[SchemaIds | None, list[SchemaIds | None]]:
         """Announce the need and what it names ahead; if one of those is refused, the need alone."""
         ahead = {announcement.topic for announcement in need.ahead}
-        if ahead and ahead.isdisjoint(self._doubtful):
+        if ahead and ahead.isdisjoint(self._announced_alone):
             try:
                 return await self._announce([need, *need.ahead])
             except (SetupError, RecordError):
                 # Announced ahead again, it would make each announcement before its own fail once more.
-                self._doubtful |= ahead
+                self._announced_alone |= ahead
         return await self._announce([need])
 
     async def _announce(
@@ -74,7 +74,9 @@ class Supply:
     ) -> tuple[SchemaIds | None, list[SchemaIds | None]]:
         """Announce them all. Returns the schema ids of the first, and those of the others."""
         await self._sink.topics.require_all([announcement.topic for announcement in announcements])
-        ids = await each(self._register, [announcement.schemas for announcement in announcements], _AT_ONCE)
+        ids = await gather_limited(
+            self._register, [announcement.schemas for announcement in announcements], _MAX_CONCURRENT
+        )
         await self._sink.publish([announcement.record for announcement in announcements])
         return ids[0], ids[1:]
 

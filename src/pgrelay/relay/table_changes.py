@@ -1,11 +1,11 @@
-"""What becomes of published tables that the stream does not report: dropped, renamed, or unpublished."""
+"""Reports published tables that were dropped, renamed or unpublished, which the stream does not say."""
 
 from collections.abc import Mapping
 from typing import Final
 
 import structlog
 
-from pgrelay.relay.publications import MOST_NAMED, PublishedTables
+from pgrelay.relay.publications import MAX_NAMED, PublishedTables
 from pgrelay.status.troubles import Troubles
 
 _log = structlog.get_logger(__name__)
@@ -27,14 +27,14 @@ _RENAMED: Final = (
 
 
 class TableChanges:
-    """Logs what has changed since it was last told which tables are published."""
+    """Logs how the published tables change from call to call."""
 
     def __init__(self, troubles: Troubles) -> None:
         self._troubles = troubles
         self._published: Mapping[int, str] | None = None
 
-    def tell(self, tables: PublishedTables) -> bool:
-        """Log how `tables` differ from those told before; whether they do."""
+    def log_changes(self, tables: PublishedTables) -> bool:
+        """Log how `tables` differ from those of the last call; returns whether they do."""
         before, now = self._published, tables.names
         if before == now:
             return False
@@ -42,17 +42,17 @@ class TableChanges:
         if before is None:
             return True
         gone = before.keys() - now.keys()
-        self._tell(_LEFT, [before[oid] for oid in gone & tables.left])
-        self._tell(_DROPPED, [before[oid] for oid in gone - tables.left])
+        self._warn(_LEFT, [before[oid] for oid in gone & tables.unpublished])
+        self._warn(_DROPPED, [before[oid] for oid in gone - tables.unpublished])
         stayed = before.keys() & now.keys()
-        self._tell(_RENAMED, [f"{before[oid]} to {now[oid]}" for oid in stayed if before[oid] != now[oid]])
+        self._warn(_RENAMED, [f"{before[oid]} to {now[oid]}" for oid in stayed if before[oid] != now[oid]])
         if joined := [now[oid] for oid in now.keys() - before.keys()]:
-            _log.info("tables joined the publication", tables=sorted(joined)[:MOST_NAMED], count=len(joined))
+            _log.info("tables joined the publication", tables=sorted(joined)[:MAX_NAMED], count=len(joined))
         return True
 
-    def _tell(self, event: tuple[str, str], tables: list[str]) -> None:
+    def _warn(self, event: tuple[str, str], tables: list[str]) -> None:
         """`event`: what happened to these, and the cure."""
         if tables:
-            (what, cure), named = event, sorted(tables)[:MOST_NAMED]
+            (what, cure), named = event, sorted(tables)[:MAX_NAMED]
             _log.warning(what, tables=named, count=len(tables), cure=cure)
-            self._troubles.tell(f"{what}: {', '.join(named)}", cure)
+            self._troubles.record(f"{what}: {', '.join(named)}", cure)

@@ -1,4 +1,4 @@
-"""Tasks beside the loop: optional ones, several at a time, and how to end one."""
+"""asyncio tasks: optional ones, several with a limit, and cancelling them for good."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -13,38 +13,39 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 # When cancelled, psycopg first asks the server to end the query, and waits twice 5 s for the answer.
-_AGAIN_S: Final = 1.0
+_CANCEL_AGAIN_S: Final = 1.0
 
 
-def optional(work: Coroutine[object, object, None], what: str) -> asyncio.Task[None]:
-    """Start `work`, which no record needs: if it fails, that is logged, and ends nothing.
+def start_optional(work: Coroutine[object, object, None], what: str) -> asyncio.Task[None]:
+    """Start `work`, on which no record depends: a failure is only logged.
 
     `what` completes the warning `going on without`.
     """
     task = asyncio.create_task(work)
-    task.add_done_callback(partial(_tell, what))
+    task.add_done_callback(partial(_log_failure, what))
     return task
 
 
-def _tell(what: str, task: asyncio.Task[None]) -> None:
+def _log_failure(what: str, task: asyncio.Task[None]) -> None:
     if task.cancelled() or (error := task.exception()) is None:
         return
-    told = f"going on without {what}"
-    _log.warning(told, reason=str(error), cure="report it, with the log", exc_info=error)
+    _log.warning(
+        f"going on without {what}", reason=str(error), cure="report it, with the log", exc_info=error
+    )
 
 
-async def each(do: Callable[[T], Awaitable[U]], of: Iterable[T], at_once: int) -> list[U]:
-    """Run `do` on each item, at most `at_once` at a time. Returns the results in the order of the items.
+async def gather_limited(call: Callable[[T], Awaitable[U]], items: Iterable[T], limit: int) -> list[U]:
+    """Await `call` of each item, at most `limit` at a time; returns the results in the order of the items.
 
-    Raises the first error that comes, with all other tasks cancelled.
+    Raises the first error, with all other calls cancelled.
     """
-    room = asyncio.Semaphore(at_once)
+    slots = asyncio.Semaphore(limit)
 
-    async def one(what: T) -> U:
-        async with room:
-            return await do(what)
+    async def call_one(item: T) -> U:
+        async with slots:
+            return await call(item)
 
-    tasks = [asyncio.create_task(one(what)) for what in of]
+    tasks = [asyncio.create_task(call_one(item)) for item in items]
     try:
         return await asyncio.gather(*tasks)
     finally:
@@ -53,18 +54,18 @@ async def each(do: Callable[[T], Awaitable[U]], of: Iterable[T], at_once: int) -
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def cut(task: asyncio.Task[None]) -> None:
-    """Cancel a task, and again each second until it has ended: its cleanup may wait for long, too.
+def force_cancel(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and again every second until it has ended, since its cleanup may await something, too.
 
-    So what a cleanup must do even then comes before its first `await`, or in a `finally`.
+    So what a cleanup must do in any case comes before its first `await`, or in a `finally`.
     """
     if not task.done():
         task.cancel()
-        asyncio.get_running_loop().call_later(_AGAIN_S, cut, task)
+        asyncio.get_running_loop().call_later(_CANCEL_AGAIN_S, force_cancel, task)
 
 
-async def cancelled(task: asyncio.Task[None] | None) -> None:
-    """End a task that nobody waits for any more, by `cut`; what it raises no longer matters."""
+async def cancel_and_wait(task: asyncio.Task[None] | None) -> None:
+    """Cancel a task that nobody needs any more, by `force_cancel`, and wait for it, whatever it raises."""
     if task is not None:
-        cut(task)
+        force_cancel(task)
         await asyncio.gather(task, return_exceptions=True)

@@ -14,7 +14,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import to_str
 
-from pgrelay.early_stop import held_back, kept_interrupt
+from pgrelay.early_stop import defer_signals, preserve_sigint_handler
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import accepted, cause
@@ -123,7 +123,7 @@ def session(
     _refuse_invalid(chosen)
     for key, value in (settings | chosen).items():
         builder = builder.config(key, value)
-    with kept_interrupt():  # PySpark's handler would call Java in the middle of another call
+    with preserve_sigint_handler():  # PySpark's handler would call Java in the middle of another call
         spark = builder.getOrCreate()
     silence(spark, _CRIES_WOLF)
     _attach_tables(spark, location)
@@ -200,7 +200,7 @@ def _start_java(settings: Mapping[str, str], master: str | None) -> None:
         if _SECRET.search(key) is None:
             told.set(key, to_str(value) or "")
     # A Java process that has begun, and finds nobody to report to, runs for ever.
-    with held_back():
+    with defer_signals():
         SparkContext._ensure_initialized(conf=told)
 
 

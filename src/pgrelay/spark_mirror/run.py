@@ -20,13 +20,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay import spark as pg
-from pgrelay.early_stop import handle, noted
+from pgrelay.early_stop import active_recorder, set_handlers
 from pgrelay.errors import Interrupted
 from pgrelay.spark.session import silence
 from pgrelay.spark_mirror.config import MirrorConfig
 from pgrelay.spark_mirror.failure import told_at_start, told_of_java
 from pgrelay.spark_mirror.upkeep import Upkeep
-from pgrelay.status.listening import not_had
+from pgrelay.status.listening import listen_error
 
 _log = structlog.get_logger(__name__)
 
@@ -65,7 +65,7 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
             with told_at_start("spark, lake.warehouse"):
                 spark = _session(config)
             _leave_failures_to_us(spark)
-            handle(lambda _number, _frame: stop.set())
+            set_handlers(lambda _number, _frame: stop.set())
             try:
                 spark.streams.addListener(_listener(spark, config, metrics))
                 upkeep = Upkeep(spark, config.lake)
@@ -216,7 +216,7 @@ def _served(config: MirrorConfig, metrics: CollectorRegistry) -> Iterator[None]:
     try:
         server, thread = start_http_server(port, host, metrics)
     except OSError as error:
-        raise not_had(host, port, error) from error
+        raise listen_error(host, port, error) from error
     _log.info("metrics", url=f"http://{host}:{server.server_port}/metrics")
     try:
         yield
@@ -234,12 +234,12 @@ def _asked_to_stop(stop: threading.Event) -> Iterator[None]:
         stop.set()
         raise KeyboardInterrupt  # Py4J takes an Exception for a broken connection
 
-    earlier = noted()
-    handle(leave)
+    earlier = active_recorder()
+    set_handlers(leave)
     try:
         if earlier is not None and earlier.number:
             raise KeyboardInterrupt
         yield
     finally:
         # The exit code is decided, and the defaults would change it.
-        handle(signal.SIG_IGN)
+        set_handlers(signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Ask a running relay for its status."""
+"""Fetches the status of a running relay."""
 
 import json
 from http.client import HTTPConnection, HTTPException
@@ -6,16 +6,16 @@ from typing import Any, Final
 
 from pgrelay.config import Whereabouts
 from pgrelay.errors import SetupError
-from pgrelay.status.listening import written
+from pgrelay.status.listening import format_address
 
 _TIMEOUT_S: Final = 10.0
 
 # A relay that listens on every address is asked on the loopback address.
-_EVERY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 def ask(config: Whereabouts, file: str) -> dict[str, Any]:
-    """The answer of /status at `http.listen`; errors name the configuration's `file`.
+    """The answer of /status at `http.listen`; errors name the configuration `file`.
 
     Raises SetupError if nothing answers, or something other than this configuration's relay.
     """
@@ -29,8 +29,8 @@ def ask(config: Whereabouts, file: str) -> dict[str, Any]:
             f"{file}: http.listen has port 0, so the relay took any that was free; name one, and restart the "
             "relay"
         )
-    host = _EVERY.get(host, host)
-    where = written(host, port)
+    host = _WILDCARDS.get(host, host)
+    where = format_address(host, port)
     try:
         document = _get(host, port)
         slot = document["slot"]
@@ -53,7 +53,7 @@ def ask(config: Whereabouts, file: str) -> dict[str, Any]:
 
 
 def _get(host: str, port: int) -> dict[str, Any]:
-    # Not urllib: it would use a proxy that the environment names.
+    # Not urllib, which would use a proxy from the environment.
     connection = HTTPConnection(host, port, timeout=_TIMEOUT_S)
     try:
         connection.request("GET", "/status")

@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from pgrelay.metrics import MOST_TABLES, OTHER_TABLES, Lsns, Metrics
+from pgrelay.metrics import MAX_TABLES, OTHER_TABLES, Lsns, Metrics
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -115,7 +115,7 @@ class Exposition(Collector):
             "pgrelay_records_total",
             "Records given to the Kafka producer, by table and op (c, u, d, r, t, m); repeats count again. "
             "If it stands still while the tables change: see pgrelay_streaming. "
-            f"After {MOST_TABLES} tables, all others count as {OTHER_TABLES}.",
+            f"After {MAX_TABLES} tables, all others count as {OTHER_TABLES}.",
             labels=["table", "op"],
         )
         for labels, count in list(metrics.records.items()):

@@ -18,23 +18,23 @@ class Health:
         self._clock = clock
         self._last_beat_s = clock()
         self._waiting_for: str | None = "starting"
-        # No trouble is shown, but only what a start awaits.
+        # Nothing is shown but what a start waits for.
         self._starting = True
 
     def beat(self) -> None:
         """Record that the event loop ran."""
         self._last_beat_s = self._clock()
 
-    def streaming(self) -> None:
+    def set_streaming(self) -> None:
         """Record that the stream flows."""
         self._waiting_for, self._starting = None, False
 
-    def starting(self, reason: str, *, anyway: bool = False) -> None:
-        """Record what a start awaits. Trouble that is shown says more, and stays, unless `anyway`."""
-        if self._starting or anyway:
+    def set_starting(self, reason: str, *, override: bool = False) -> None:
+        """Record what a start waits for. A trouble that is shown says more, and stays, unless `override`."""
+        if self._starting or override:
             self._waiting_for, self._starting = reason, True
 
-    def waiting(self, reason: str) -> None:
+    def set_waiting(self, reason: str) -> None:
         """Record that the stream doesn't flow; `reason` is one line: `Postgres can't be reached: refused`."""
         self._waiting_for, self._starting = reason, False
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 # In samples, which are a second apart: ten minutes of lag and rate, and the window of a rate.
-KEPT: Final = 600
+MAX_POINTS: Final = 600
 _WINDOW: Final = 10
 
 Latencies = list[tuple[float, float]]
@@ -42,7 +42,7 @@ class History:
     """Samples of one process. Counts only increase, since one `Metrics` outlives every session."""
 
     def __init__(self) -> None:
-        self.points: deque[Point] = deque(maxlen=KEPT)
+        self.points: deque[Point] = deque(maxlen=MAX_POINTS)
         self._last: Sample | None = None
         # The increase from one sample to the next: seconds, transactions, and records by table.
         self._added: deque[tuple[float, int, Counter[str]]] = deque(maxlen=_WINDOW)

@@ -22,7 +22,7 @@ import structlog
 from pgrelay.metrics import Metrics
 from pgrelay.status.exposition import CONTENT_TYPE, Exposition
 from pgrelay.status.health import Health
-from pgrelay.status.listening import family, not_had
+from pgrelay.status.listening import address_family, listen_error
 from pgrelay.status.page import Page
 
 _log = structlog.get_logger(__name__)
@@ -32,8 +32,8 @@ _HTML: Final = "text/html; charset=utf-8"
 _JSON: Final = "application/json"
 _PATHS: Final = "/, /status, /metrics, /healthz and /readyz"
 _CLIENT_TIMEOUT_S: Final = 10.0
-# Each takes a thread and a file, which the relay needs more.
-_MOST_CLIENTS: Final = 32
+# Each takes a thread and a file descriptor, of which the relay needs the rest.
+_MAX_CLIENTS: Final = 32
 
 Answer = tuple[HTTPStatus, str, bytes]
 
@@ -116,12 +116,12 @@ def _line(status: HTTPStatus, text: str) -> Answer:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    # Not http.server's HTTPServer: when it binds, it looks the host up in DNS, which can take seconds.
+    # Not http.server's HTTPServer, which looks the host up in DNS when it binds; that can take seconds.
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
-    request_queue_size = _MOST_CLIENTS
-    # A client that gave up before it was served is not waited for.
+    request_queue_size = _MAX_CLIENTS
+    # Don't wait for a client that gave up before it was served.
     timeout = 0
 
     def __init__(
@@ -140,7 +140,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__(address, _Exchange)
 
     def serve(self) -> None:
-        """Serve until `stop` is called. Unlike `serve_forever`, do not wake up to look for that."""
+        """Serve until `stop` is called. Unlike `serve_forever`, don't wake up to check for that."""
         with selectors.DefaultSelector() as selector:
             selector.register(self, selectors.EVENT_READ)
             selector.register(self._stopped, selectors.EVENT_READ)
@@ -156,10 +156,10 @@ class _Server(socketserver.ThreadingTCPServer):
         self._stopped.close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve one more client. If there are too many, hang up on the one that has been here longest."""
+        """Serve one more client. If there are too many, hang up on the one connected longest."""
         with self._lock:
             self._served[request] = None
-            if len(self._served) > _MOST_CLIENTS:
+            if len(self._served) > _MAX_CLIENTS:
                 oldest = next(iter(self._served))
                 del self._served[oldest]
                 with suppress(OSError):
@@ -172,7 +172,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Log a failed request at debug level; mostly the client has gone away in the middle."""
+        """Log a failed request at debug level: mostly, the client just hung up."""
         _log.debug("status request failed", client=str(client_address), exc_info=True)
 
 
@@ -210,6 +210,6 @@ class _Exchange(BaseHTTPRequestHandler):
 def _bind(address: tuple[str, int], answer: Callable[[str], Answer], policy: str) -> _Server:
     host, port = address
     try:
-        return _Server(family(host, port), address, answer, policy)
+        return _Server(address_family(host, port), address, answer, policy)
     except OSError as error:
-        raise not_had(host, port, error) from error
+        raise listen_error(host, port, error) from error

@@ -1,6 +1,6 @@
-"""Collect the content of the status page: samples once a second, and a snapshot for each request.
+"""Collects the content of the status page: a sample every second, and a snapshot for each request.
 
-The relay does no extra counting for it. A sample reads the existing `Metrics`; a snapshot is built from the
+The relay counts nothing extra for it. A sample reads the existing `Metrics`; a snapshot is built from the
 samples, in the thread of the request.
 """
 
@@ -20,8 +20,8 @@ from pgrelay.status.health import Health
 from pgrelay.status.history import History, Sample
 from pgrelay.status.snapshot import Chart, OpenTransactionSize, Snapshot, Stage, State, Table
 
-# At most so many tables and open transactions are listed; the rest are only counted.
-MOST_LISTED: Final = 20
+# How many tables and open transactions are listed; the rest are only counted.
+MAX_LISTED: Final = 20
 
 
 class Status:
@@ -46,7 +46,7 @@ class Status:
         metrics = self._metrics
         sample = Sample(
             at_s=self._clock(),
-            lag_s=_known(metrics.lag_s()),
+            lag_s=_none_if_nan(metrics.lag_s()),
             lag_bytes=metrics.lsns.lag_bytes,
             transactions=metrics.transactions,
             tables=Counter(metrics.tables),
@@ -63,7 +63,7 @@ class Status:
 
     def snapshot(self) -> Snapshot:
         """The relay's status now; rates, charts and open transactions are as of the last sample."""
-        # Asked without the lock: the event loop takes it too, and a disk may not answer for long.
+        # Read without the lock: the event loop takes it, too, and a disk may hang.
         free, _ = self._metrics.spool_disk
         with self._lock:
             return self._snapshot(free)
@@ -82,23 +82,23 @@ class Status:
             now_s=self._clock(),
             started_s=self._started_s,
             stages=_stages(lsns),
-            lag_s=_known(metrics.lag_s()),
+            lag_s=_none_if_nan(metrics.lag_s()),
             lag_bytes=lsns.lag_bytes,
-            retained_wal_bytes=_whole(metrics.slot_retained_wal),
-            safe_wal_bytes=_whole(metrics.slot_safe_wal),
+            retained_wal_bytes=_int_or_none(metrics.slot_retained_wal),
+            safe_wal_bytes=_int_or_none(metrics.slot_safe_wal),
             wal_limited=None if math.isnan(metrics.slot_safe_wal) else math.isfinite(metrics.slot_safe_wal),
             records_per_s=round(sum(rates.values()), 1),
             transactions_per_s=round(history.transactions_per_s(), 1),
             latency_p50_s=history.latency_s(0.5),
             latency_p99_s=history.latency_s(0.99),
             inflight_records=metrics.inflight_records,
-            tables=sorted(tables, key=lambda t: (-t.per_s, -t.records, t.name))[:MOST_LISTED],
+            tables=sorted(tables, key=lambda t: (-t.per_s, -t.records, t.name))[:MAX_LISTED],
             tables_total=len(tables),
-            open=sorted(self._open, key=lambda t: -(t.memory_bytes + t.disk_bytes))[:MOST_LISTED],
+            open=sorted(self._open, key=lambda t: -(t.memory_bytes + t.disk_bytes))[:MAX_LISTED],
             open_total=len(self._open),
             memory_limit_bytes=self._config.transactions.memory_mb << 20,
             spooled_bytes=metrics.spooled_bytes,
-            spool_free_bytes=_whole(free),
+            spool_free_bytes=_int_or_none(free),
             troubles=self._health.troubles.latest(),
             chart=Chart(
                 [None if point.lag_s is None else round(point.lag_s, 3) for point in history.points],
@@ -127,9 +127,9 @@ def _stages(lsns: Lsns) -> list[Stage]:
     return stages
 
 
-def _known(number: float) -> float | None:
+def _none_if_nan(number: float) -> float | None:
     return None if math.isnan(number) else number
 
 
-def _whole(number: float) -> int | None:
+def _int_or_none(number: float) -> int | None:
     return int(number) if math.isfinite(number) else None

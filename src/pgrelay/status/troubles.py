@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pgrelay.errors import End, TransientError, cut_at_cure
+from pgrelay.errors import End, TransientError, split_cure
 
-KEPT: Final = 20
+MAX_KEPT: Final = 20
 
 # The cures for errors whose messages contain none.
 _CURES: Final[Mapping[End, str]] = {
@@ -32,7 +32,7 @@ class Trouble:
 
 
 class Troubles:
-    """The last `KEPT` troubles; repeated ones are listed once, with a count. Safe to use from any thread."""
+    """The last `MAX_KEPT` troubles; a repeated one is listed once, with a count. Safe in any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives Unix seconds."""
@@ -40,21 +40,21 @@ class Troubles:
         self._lock = threading.Lock()
         self._kept: dict[str, Trouble] = {}
 
-    def tell(self, what: str, cure: str) -> None:
+    def record(self, what: str, cure: str) -> None:
         """Record that something went wrong, or is still wrong."""
         now_s = self._clock()
         with self._lock:
             before = self._kept.pop(what, None)
             first_s, count = (now_s, 0) if before is None else (before.first_s, before.count)
-            # Inserted again at the end, so that they are ordered by the last time.
+            # Inserted again at the end, so that the order is that of the last occurrence.
             self._kept[what] = Trouble(what, cure, first_s, now_s, count + 1)
-            if len(self._kept) > KEPT:
+            if len(self._kept) > MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
 
-    def raised(self, error: Exception) -> None:
-        """Record an error that ended a session, before a retry. The cure is its message's or its class's."""
-        what, cure = cut_at_cure(error)
-        self.tell(what, cure or (_CURES[error.end] if isinstance(error, TransientError) else _UNKNOWN))
+    def record_error(self, error: Exception) -> None:
+        """Record an error that ended a session, with the cure of its message or else of its class."""
+        what, cure = split_cure(error)
+        self.record(what, cure or (_CURES[error.end] if isinstance(error, TransientError) else _UNKNOWN))
 
     def latest(self) -> list[Trouble]:
         """The troubles, latest first."""

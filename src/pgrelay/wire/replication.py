@@ -87,7 +87,7 @@ def id_after_tag(frame: bytes) -> int:
     """The number right after the message's tag: in a stream the xid, else the relation's or type's OID."""
     # Where the number ends: in a stream, the body begins there.
     if len(frame) < STREAMED_BODY_AT:
-        raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated").at(frame_lsn(frame))
+        raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated").with_lsn(frame_lsn(frame))
     return read_u32(frame, BODY_AT)
 
 

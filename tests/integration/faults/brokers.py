@@ -16,7 +16,7 @@ from pgrelay.embedded.jars import fetch_jars, java
 from pgrelay.embedded.kafka import java_command
 from pgrelay.embedded.kafka_jars import KAFKA_JARS
 from pgrelay.embedded.ports import held_ports
-from pgrelay.kafka.log import quiet_log
+from pgrelay.kafka.log import librdkafka_logger
 from tests.integration.waiting import wait_until
 
 _CLUSTER_ID = "cGdyZWxheS1jbHVzdGVyMQ"
@@ -63,7 +63,7 @@ class Brokers:
                 self._format(node)
             stack.callback(self._end)
             # Its log messages are useless while brokers are known to be away.
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap}, logger=quiet_log())
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap}, logger=librdkafka_logger())
             self.mend()
             self._stack = stack.pop_all()
         return self
@@ -135,7 +135,7 @@ class Brokers:
     def _view(self, port: int) -> tuple[set[int], dict[tuple[str, int], tuple[int, set[int], set[int]]]]:
         """The brokers that one broker knows, and for each partition its leader, its ISRs and its replicas."""
         # A client of its own, since one that knows all brokers asks any of them.
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}, logger=quiet_log())
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}, logger=librdkafka_logger())
         try:
             found = admin.list_topics(timeout=5)
         except KafkaException:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
-from pgrelay.kafka.errors import what_it_says
+from pgrelay.kafka.errors import error_text
 from tests.integration.acls import add_acls, remove_acls
 
 # Settings of a broker whose clients may do everything until an ACL is added.
@@ -39,7 +39,7 @@ def refusal_of_topics(client: AdminClient) -> str:
     try:
         client.create_topics([NewTopic("new")], validate_only=True)["new"].result()
     except KafkaException as refusal:
-        return what_it_says(refusal)
+        return error_text(refusal)
     return ""
 
 

@@ -130,11 +130,11 @@ async def test_topics_are_created_while_a_broker_shuts_down(
     """Until its partitions have other leaders, a controller reports too few brokers."""
     too_few, told, numbers = KafkaError.INVALID_REPLICATION_FACTOR, set[int](), count()
 
-    def uncreated(topic: str, reason: KafkaError, enough_brokers: bool) -> PgrelayError:
+    def creation_error(topic: str, reason: KafkaError, enough_brokers: bool) -> PgrelayError:
         told.add(reason.code())
-        return errors.uncreated(topic, reason, enough_brokers)
+        return errors.creation_error(topic, reason, enough_brokers)
 
-    monkeypatch.setattr("pgrelay.kafka.known_topics.uncreated", uncreated)
+    monkeypatch.setattr("pgrelay.kafka.known_topics.creation_error", creation_error)
     monkeypatch.setattr("pgrelay.kafka.known_topics._CREATE_TIMEOUT_S", 2.0)
     brokers.create_topic(f"{prefix}.led", [3, 1, 2], {})
     await eventually(lambda: brokers.leader(f"{prefix}.led") == 3, "the leader")

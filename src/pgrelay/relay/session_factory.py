@@ -1,8 +1,8 @@
-"""How each session begins: what must be there and fit at both ends, in the order that loses nothing.
+"""How a session begins: what must exist and match at both ends, checked in an order that loses nothing.
 
 Theory of operation. Whatever may refuse a start is checked before a slot is created, because a new slot that
 nobody reads holds back WAL for ever. A slot is created only before the first stream of the process, and is
-looked up again after every wait. The stream begins last, because the server cuts a silent client. Only from
+looked up again after every wait. The stream begins last, because the server drops a silent client. Only from
 then on is the slot ours: if it has moved since it was checked against Kafka's position, it is checked again.
 """
 
@@ -34,31 +34,38 @@ from pgrelay.postgres.negotiation import stream_options
 from pgrelay.postgres.slots import Slot
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
-from pgrelay.relay.at_least_once import AtLeastOnceStart
+from pgrelay.relay.at_least_once import AtLeastOnceMode
 from pgrelay.relay.confirmations import Confirmations
-from pgrelay.relay.exactly_once import ExactlyOnceStart
-from pgrelay.relay.guarantee import GuaranteedStart
+from pgrelay.relay.exactly_once import ExactlyOnceMode
+from pgrelay.relay.guarantee import DeliveryMode
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.publications import Publications
 from pgrelay.relay.record_options import record_options, topics_of
 from pgrelay.relay.refusals import Refusals
-from pgrelay.relay.renames import Renames, Tried
+from pgrelay.relay.renames import RenameAttempt, Renames
 from pgrelay.relay.resume_point import ResumePoint
 from pgrelay.relay.server import Server
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import check_not_lost, check_own, check_same, make_slot, prepare, waited_for
+from pgrelay.relay.setup import (
+    check_not_lost,
+    check_not_synced,
+    check_same_server,
+    create_slot,
+    prepare,
+    slot_creation_waits_for,
+)
 from pgrelay.relay.spooling import open_spool
-from pgrelay.relay.stored_position import refuse_new_slot
+from pgrelay.relay.stored_position import check_may_create_slot
 from pgrelay.relay.supply import Supply
 
 _log = structlog.get_logger(__name__)
 
 
-class Starts:
-    """Begins the sessions of one process, and keeps what outlives them: the producer and the registry client.
+class SessionFactory:
+    """Opens the sessions of one process, and keeps what outlives them: the producer and the registry client.
 
-    `resume_point` is where the next session begins.
+    `resume_point` is where the next one begins.
     """
 
     def __init__(self, config: Config, metrics: Metrics, observer: Observer, refusals: Refusals) -> None:
@@ -68,64 +75,64 @@ class Starts:
         self._observer = observer
         self._refusals = refusals
         self._publications = Publications(config.source)
-        self._start: GuaranteedStart | None = None
+        self._mode: DeliveryMode | None = None
         self._identity: Identity | None = None
         self._registry: Registry | None = None
         self._warned: set[str] = set()
-        self._tried_renames: dict[int, Tried] = {}
+        self._tried_renames: dict[int, RenameAttempt] = {}
         self._hidden = HiddenColumns()
-        # This process created the slot.
-        self._made_slot = False
-        # The last session has left a producer that the next can't use.
-        self._sink_is_spent = False
-        # `streaming: auto` asks for transactions before their commit.
-        self._streams = True
+        # By this process.
+        self._created_slot = False
+        # The last session has left a producer that the next one can't use.
+        self._needs_new_sink = False
+        # Whether `streaming: auto` asks for transactions before their commit.
+        self._allow_streaming = True
 
-    async def begin(self, catalog: Catalog, source: Source) -> Session:
-        """Begin a session and its stream. Raises whatever stands in the way."""
+    async def open(self, catalog: Catalog, source: Source) -> Session:
+        """Open a session and begin its stream. Raises whatever stands in the way."""
         config = self._config
-        await check_same(catalog, source)
-        # Published now: it stays true whatever the start waits for from here on.
-        self._observer.asked(await catalog.slot_wal(config.source.slot))
+        await check_same_server(catalog, source)
+        # Published now, since it stays true whatever the start waits for from here on.
+        self._observer.on_slot_wal(await catalog.slot_wal(config.source.slot))
         server = await Server.identify(config, catalog, source)
         self.resume_point.check_server(server.system, server.standby)
         # Before a slot is created: a refusal here must not leave one that nobody reads.
         require_own_base(config.transactions.spool_dir)
-        start = await self._start_for(server.offsets)
+        mode = await self._mode_for(server.offsets)
         if self._registry is None and config.records.format == "avro":
             self._registry = Registry(config.records.schema_registry)
-        before = await self._make_ready(server, start)
-        self.resume_point.follow(before)
-        options = stream_options(config.source, source.server_version, streams=self._streams)
-        self._observer.awaits("Postgres to begin the stream")
+        before = await self._make_ready(server, mode)
+        self.resume_point.follow_slot(before)
+        options = stream_options(config.source, source.server_version, allow_streaming=self._allow_streaming)
+        self._observer.on_wait("Postgres to begin the stream")
         await source.start(config.source.slot, self.resume_point.flush_lsn, options)
         # The slot is ours only now. Until here another relay, or anyone else, may have moved it.
         slot = await catalog.slot(config.source.slot) or before
         if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
-            self.resume_point.check_follows(slot)
-            await start.hold_against_kafka(server, slot)
-        self.resume_point.started(server.system, slot, source.walsender_pid, server.standby)
-        self._tell_two_phase(slot)
-        session = await self._make_session(server, source, start, slot)
-        if not self._observer.trying:
+            self.resume_point.check_not_past(slot)
+            await mode.check_against_kafka(server, slot)
+        self.resume_point.adopt_slot(server.system, slot, source.walsender_pid, server.standby)
+        self._warn_of_two_phase(slot)
+        session = await self._make_session(server, source, mode, slot)
+        if not self._observer.retrying:
             begins_at = format_lsn(self.resume_point.flush_lsn)
             _log.info("streaming", slot=config.source.slot, start=begins_at, **dict(options.pairs()))
         return session
 
-    def ended(self, session: Session) -> None:
+    def on_end(self, session: Session) -> None:
         """Keep what a session has learnt about the position, whatever ended it."""
         self.resume_point.advance(
             session.ledger.flush_lsn, session.confirmations.confirmed_lsn, session.guarantee.relayed_lsn
         )
-        self._sink_is_spent = session.guarantee.spends_sink
+        self._needs_new_sink = session.guarantee.sink_per_session
 
-    async def learn(self, error: TransientError) -> None:
-        """Have the next session do without what has failed by this error."""
+    async def adapt_to(self, error: TransientError) -> None:
+        """Have the next session do without what caused this error."""
         auto = self._config.source.streaming == "auto"
-        if isinstance(error, StreamingFailed) and auto and self._streams:
-            self._streams = False
+        if isinstance(error, StreamingFailed) and auto and self._allow_streaming:
+            self._allow_streaming = False
             _log.warning("from here on, this run takes transactions after their commit only")
-        if self._sink_is_spent or isinstance(error, KafkaUnavailable):
+        if self._needs_new_sink or isinstance(error, KafkaUnavailable):
             await self.close_sink(error)
 
     async def close_sink(self, after: Exception | None = None) -> None:
@@ -133,72 +140,72 @@ class Starts:
 
         `after`: the error that made it necessary.
         """
-        start, self._start, self._sink_is_spent = self._start, None, False
-        if start is not None:
+        mode, self._mode, self._needs_new_sink = self._mode, None, False
+        if mode is not None:
             self._metrics.inflight_records = 0
-            await start.sink.close(after)
+            await mode.sink.close(after)
 
     async def close(self) -> None:
-        """Close what outlived the sessions. Names a slot that would be left behind."""
+        """Close what outlives the sessions. Warns of a slot that would be left behind unread."""
         await self.close_sink()
         if self._registry is not None:
             await self._registry.close()
         slot = self._config.source.slot
-        if self._made_slot and self.resume_point.system is None:
+        if self._created_slot and self.resume_point.system is None:
             _log.warning(
                 "a slot was created, and nothing was relayed: Postgres keeps WAL until somebody reads it",
                 slot=slot,
                 cure=f"run pgrelay again, or SELECT pg_drop_replication_slot('{slot}')",
             )
 
-    async def _make_ready(self, server: Server, start: GuaranteedStart) -> Slot:
-        """Check that both ends are there and fit each other. Returns the slot, created if it was missing."""
-        config, catalog, sink = self._config, server.catalog, start.sink
+    async def _make_ready(self, server: Server, mode: DeliveryMode) -> Slot:
+        """Check that both ends exist and match. Returns the slot, created if it was missing."""
+        config, catalog, sink = self._config, server.catalog, mode.sink
         first = self.resume_point.system is None
         found = await catalog.slot(config.source.slot)
         if server.standby and found is not None:
-            check_own(found, config.source.slot)
+            check_not_synced(found, config.source.slot)
         if first and found is None:
-            # If Kafka is away, create the slot all the same, so that nothing is missed meanwhile; Kafka is
-            # checked below. If Kafka refuses, a topic for example, no slot may be left that nobody reads.
-            self._observer.awaits("Kafka")
+            # If Kafka is down, create the slot all the same, so that nothing is missed meanwhile; Kafka is
+            # checked below. If Kafka refuses something, such as a topic, leave no slot that nobody reads.
+            self._observer.on_wait("Kafka")
             with contextlib.suppress(KafkaUnavailable):
-                await refuse_new_slot(sink, server)
+                await check_may_create_slot(sink, server)
                 if config.source.create:
                     await self._require_topics(sink)
-            await self._check_rest(server)
+            await self._check_spool_and_registry(server)
             # Kafka may have taken its time, and another relay may have created the slot.
             found = await catalog.slot(config.source.slot)
-        self._observer.awaits("Postgres")
+        self._observer.on_wait("Postgres")
         await prepare(catalog, config, self._publications, self.resume_point, found)
         slot = found
         if slot is None:
-            waits_for = waited_for(server.standby)
-            self._observer.creates_slot(config.source.slot, waits_for)
-            slot = await make_slot(catalog, config.source, waits_for)
-            self._made_slot = True
+            waits_for = slot_creation_waits_for(server.standby)
+            self._observer.on_slot_creation(config.source.slot, waits_for)
+            slot = await create_slot(catalog, config.source, waits_for)
+            self._created_slot = True
         check_not_lost(slot, config.source.slot)
-        self.resume_point.seen(slot)
-        # Before the stream: we are silent while we wait here, and the server would cut it.
-        self._observer.awaits("Kafka")
-        await sink.topics.learn()
+        self.resume_point.note_reader(slot)
+        # Before the stream: we are silent while we wait here, and the server would drop it.
+        self._observer.on_wait("Kafka")
+        await sink.topics.load()
         await self._require_topics(sink)
-        await start.hold_against_kafka(server, slot)
+        await mode.check_against_kafka(server, slot)
         if self._registry is not None:
-            self._observer.awaits("the schema registry")
+            self._observer.on_wait("the schema registry")
             await self._registry.connect()
         return slot
 
-    async def _check_rest(self, server: Server) -> None:
-        """Before anything is created: check what may refuse the start after that. Raises SetupError."""
+    async def _check_spool_and_registry(self, server: Server) -> None:
+        """Before anything is created, check what could refuse the start afterwards. Raises SetupError."""
         with contextlib.suppress(SpoolError):
             Spool(server.spool_directory).create()
         if self._registry is not None:
             with contextlib.suppress(RegistryUnavailable):
                 await self._registry.connect()
 
-    def _tell_two_phase(self, slot: Slot) -> None:
-        """Log that the slot has what the configuration does not ask for."""
+    def _warn_of_two_phase(self, slot: Slot) -> None:
+        """Warn if the slot has two-phase commit and the configuration does not ask for it."""
         if slot.two_phase and not self._config.source.two_phase:
             self._warn(
                 "the slot has two-phase commit, though source.two_phase is false: prepared transactions wait "
@@ -208,14 +215,12 @@ class Starts:
 
     def _warn(self, event: str, **facts: str) -> None:
         """Log each warning once, however many sessions meet it."""
-        told = f"{event} {facts}"
-        if told not in self._warned:
-            self._warned.add(told)
+        warning = f"{event} {facts}"
+        if warning not in self._warned:
+            self._warned.add(warning)
             _log.warning(event, **facts)
 
-    async def _make_session(
-        self, server: Server, source: Source, start: GuaranteedStart, slot: Slot
-    ) -> Session:
+    async def _make_session(self, server: Server, source: Source, mode: DeliveryMode, slot: Slot) -> Session:
         """A session with its own state. The stream has begun."""
         config, catalog, systemid = self._config, server.catalog, server.system.systemid
         # Before the spool is opened: it stays open until the session closes it.
@@ -231,37 +236,37 @@ class Starts:
         renames = Renames(encoder.described, records.selection.takes, self._tried_renames)
         assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
         assembler.delivered(self.resume_point.delivered_lsn)
-        guarantee = start.guarantee(server, slot, ledger, assembler, encoder)
+        guarantee = mode.guarantee(server, slot, ledger, assembler, encoder)
         return Session(
             source=source,
-            sink=start.sink,
+            sink=mode.sink,
             assembler=assembler,
             encoder=encoder,
             ledger=ledger,
             metrics=self._metrics,
             confirmations=Confirmations(source, ledger, guarantee, status_interval_s),
             guarantee=guarantee,
-            careful_until=self._refusals.careful_until,
-            supply=Supply(encoder, catalog, start.sink, self._registry),
+            serial_until=self._refusals.serial_until,
+            supply=Supply(encoder, catalog, mode.sink, self._registry),
             server_poll=ServerPoll(
                 catalog, config.source.slot, self._publications, prepared, renames, source.wake
             ),
         )
 
-    async def _start_for(self, offsets: Offsets) -> GuaranteedStart:
-        """What earlier tries have left; anew if they found another cluster, whose id that sink bears."""
+    async def _mode_for(self, offsets: Offsets) -> DeliveryMode:
+        """The mode that earlier tries have left, or a new one if they found another cluster."""
         if offsets.identity != self._identity:
             await self.close_sink()
         self._identity = offsets.identity
-        self._start = self._start or self._make_start(offsets)
-        return self._start
+        self._mode = self._mode or self._make_mode(offsets)
+        return self._mode
 
-    def _make_start(self, offsets: Offsets) -> GuaranteedStart:
-        """The delivery guarantee that is configured, with a new sink."""
+    def _make_mode(self, offsets: Offsets) -> DeliveryMode:
+        """The configured delivery mode, with a new sink."""
         sink = self._refusals.sink_config
         if sink.delivery == "at_least_once":
-            return AtLeastOnceStart(Sink(sink), self.resume_point, self._warn)
-        return ExactlyOnceStart(TransactionalSink(sink, offsets), self.resume_point)
+            return AtLeastOnceMode(Sink(sink), self.resume_point, self._warn)
+        return ExactlyOnceMode(TransactionalSink(sink, offsets), self.resume_point)
 
     async def _require_topics(self, sink: Sink) -> None:
         """Require the topics that every relay has, whatever its tables."""
@@ -275,5 +280,5 @@ class Starts:
 
 async def _status_interval_s(catalog: Catalog, config: Config) -> float:
     """Seconds between status updates: as configured, but at most a third of wal_sender_timeout."""
-    patience_s = await catalog.wal_sender_timeout_s()
-    return min(config.source.status_interval_s, patience_s / 3 if patience_s else float("inf"))
+    timeout_s = await catalog.wal_sender_timeout_s()
+    return min(config.source.status_interval_s, timeout_s / 3 if timeout_s else float("inf"))
