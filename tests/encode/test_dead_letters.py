@@ -110,7 +110,7 @@ def test_the_rows_around_a_letter_are_relayed_with_their_own_seq() -> None:
 def test_a_delivered_letter_is_not_repeated() -> None:
     events = transaction(WORDS, *[build.insert(OID, [str(number), LATIN, None]) for number in range(3)])
     encoder = encoder_of(SETTING_ASIDE)
-    encoder.skip(0, 0x1800, 2)
+    encoder.skip_delivered(0, 0x1800, 2)
     assert (
         records(encoder, events)
         == relayed(*[build.insert(OID, [str(number), LATIN, None]) for number in range(3)])[2:]
@@ -322,7 +322,7 @@ def test_letters_of_truncates_and_messages_are_not_counted_as_records() -> None:
 
 def test_a_skipped_transaction_is_not_encoded() -> None:
     encoder = encoder_of(replace(SETTING_ASIDE, dead_letters=None))
-    encoder.leave_out(0x2800)
+    encoder.skip_transaction(0x2800)
     events = [
         *transaction(WORDS, build.insert(OID, ["1", "a", None]), commit_lsn=0x1800),
         *transaction(build.insert(OID, ["2", LATIN, None]), build.truncate([OID]), commit_lsn=0x2800),
@@ -330,7 +330,7 @@ def test_a_skipped_transaction_is_not_encoded() -> None:
     ]
     found = [segment for segment in segments(encoder, events) if segment.end_lsn is not None]
     assert [(segment.end_lsn, len(segment.records)) for segment in found] == [(0x1808, 1), (0x2808, 0)]
-    assert encoder.left_out == (2, 0x2808)
+    assert encoder.skipped_transaction == (2, 0x2808)
 
 
 def message_and_transaction() -> list[Event]:
@@ -344,24 +344,24 @@ def message_and_transaction() -> list[Event]:
 
 def test_skipping_a_transaction_keeps_a_message_that_ends_at_its_commit() -> None:
     encoder = encoder_of(SETTING_ASIDE)
-    encoder.leave_out(0x1800)
+    encoder.skip_transaction(0x1800)
     assert [key for _, key, *_ in records(encoder, message_and_transaction())] == [b'{"prefix":"note"}']
-    assert encoder.left_out == (1, 0x1808)
+    assert encoder.skipped_transaction == (1, 0x1808)
 
 
 def test_after_a_skipped_message_nothing_more_is_encoded() -> None:
     """A failure behind it would prevent the commit that covers the skip."""
     encoder = encoder_of(SETTING_ASIDE)
-    encoder.leave_out(0x1800, message=True)
+    encoder.skip_transaction(0x1800, message=True)
     assert records(encoder, message_and_transaction()) == []
-    assert encoder.left_out is not None
-    assert encoder.left_out[0] == 1
+    assert encoder.skipped_transaction is not None
+    assert encoder.skipped_transaction[0] == 1
     assert records(encoder, transaction(WORDS, build.insert(OID, ["2", "b", None]))) == []
     assert not encoder.pending
 
 
 def test_nothing_is_skipped_if_the_lsn_never_comes() -> None:
     encoder = encoder_of(SETTING_ASIDE)
-    encoder.leave_out(0x1000)
+    encoder.skip_transaction(0x1000)
     assert len(records(encoder, transaction(WORDS, build.insert(OID, ["1", "a", None])))) == 1
-    assert encoder.left_out is None
+    assert encoder.skipped_transaction is None

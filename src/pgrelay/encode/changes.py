@@ -43,7 +43,7 @@ class Changes:
     def __init__(self, options: RecordOptions, topics: Topics, envelope: Envelope) -> None:
         self._envelope = envelope
         self._segment: Segment | None = None
-        # Records of the current transaction below this `seq` are passed over: see `PassedOver`.
+        # Records of the current transaction below this `seq` are skipped: see `Skips`.
         self._skip_below: int = 0
         self.messages = messages_of(options, topics.message)
         self.dead_letters = DeadLetters(topics.dead_letter, options.limits(topics.dead_letter))
@@ -55,7 +55,7 @@ class Changes:
         self._image = BytesWriter()
 
     def begin(self, begin: TransactionBegin, skip_below: int) -> Segment:
-        """Begin a transaction, passing over its records below `skip_below`. Returns its first segment."""
+        """Begin a transaction, skipping its records below `skip_below`. Returns its first segment."""
         self._envelope.begin(begin)
         self._skip_below = skip_below
         if self.boundaries is not None:

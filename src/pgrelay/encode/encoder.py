@@ -22,11 +22,11 @@ from pgrelay.encode.hidden import HiddenColumns
 from pgrelay.encode.lookahead import RelationAhead, relations_ahead
 from pgrelay.encode.needs import Need, Needs
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.passed_over import PassedOver
 from pgrelay.encode.plan import FULL, Plan, RelationFacts
 from pgrelay.encode.plans import Plans
 from pgrelay.encode.records import CREATE, DELETE, UPDATE, Segment
 from pgrelay.encode.relations import Relations
+from pgrelay.encode.skips import Skips
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError
 from pgrelay.wire import pgoutput, tags
@@ -48,7 +48,7 @@ class Encoder:
         self._topics = topics
         self._envelope: Envelope = envelope_of(options)
         self._changes = Changes(options, topics, self._envelope)
-        self._passed_over = PassedOver()
+        self._skips = Skips()
         self._session = Relations()
         # The session's, or those of a scoped transaction.
         self._relations = self._session
@@ -59,8 +59,8 @@ class Encoder:
         self._body_at = BODY_AT
         # The plans of a Truncate whose other relations still wait for theirs.
         self._truncated: list[Plan | None] = []
-        # What `leave_out` asked for, once it has come: how many changes it had, and where it ended.
-        self.left_out: tuple[int, int] | None = None
+        # What `skip_transaction` asked for, once it has come: how many changes it had, and its end LSN.
+        self.skipped_transaction: tuple[int, int] | None = None
         # What the next call of `encode` raises; whole transactions before it were returned first.
         self._refused: PgrelayError | None = None
 
@@ -84,26 +84,29 @@ class Encoder:
         """The Relation messages in force outside of scoped transactions: by OID, without tags and xids."""
         return self._session.described
 
-    def skip(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
-        """Leave out what was delivered before: see `PassedOver.skip`."""
-        self._passed_over.skip(lsn, cut_lsn, cut_seq)
+    def skip_delivered(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
+        """Skip what was delivered before, as `Skips.skip_delivered` does."""
+        self._skips.skip_delivered(lsn, cut_lsn, cut_seq)
 
-    def leave_out(self, lsn: int, message: bool = False) -> None:
-        """Leave out what `PassedOver.leave_out` says, and all after it; `left_out` is set once it came."""
-        self._passed_over.leave_out(lsn, message)
+    def skip_transaction(self, lsn: int, message: bool = False) -> None:
+        """Skip the transaction, as `Skips.skip_transaction` does, and everything after it.
+
+        Once it has come, `skipped_transaction` is set.
+        """
+        self._skips.skip_transaction(lsn, message)
 
     @property
     def dead_letters(self) -> DeadLetters:
         return self._changes.dead_letters
 
     def take_counts(self) -> list[tuple[str, str, int]]:
-        """Table, op and number of the records since the last call, without dead letters and left-out ones."""
+        """Table, op and number of the records since the last call, without dead letters and skipped ones."""
         return self._changes.messages.take_counts() + self._plans.take_counts()
 
     def feed(self, events: list[Event]) -> None:
         """Take more events; the earlier ones must all be encoded."""
         assert not self.pending, "events are fed before the earlier ones are encoded"
-        self._events = events if self.left_out is None else []
+        self._events = events if self.skipped_transaction is None else []
         self._next = 0
         if self._last_relation is not None and self._events:
             self._note_partition(self._last_relation, self._events[0])
@@ -132,7 +135,7 @@ class Encoder:
         return done
 
     def _encode_into(self, done: list[Segment | Reached], to_end: bool) -> None:
-        changes, passed_over = self._changes, self._passed_over
+        changes, skips = self._changes, self._skips
         segment = changes.go_on()
         if segment is not None:
             done.append(segment)
@@ -141,24 +144,24 @@ class Encoder:
             event = events[self._next]
             self._next += 1
             if isinstance(event, bytes):
-                if not passed_over.whole or event[HEADER_SIZE] == tags.RELATION:
+                if not skips.whole_transaction or event[HEADER_SIZE] == tags.RELATION:
                     self._frame(event)
                 elif event[HEADER_SIZE] != tags.TYPE and event[HEADER_SIZE] != tags.ORIGIN:
-                    passed_over.changes += 1
+                    skips.changes += 1
             elif isinstance(event, TransactionBegin):
                 if self._lacks_boundaries():
                     self._next -= 1
                     break
-                done.append(changes.begin(event, passed_over.begin(event)))
+                done.append(changes.begin(event, skips.begin(event)))
                 self._body_at = STREAMED_BODY_AT if event.streamed else BODY_AT
                 self._relations = Relations() if event.scoped else self._session
             elif isinstance(event, TransactionEnd):
-                if passed_over.left_out:
-                    self.left_out = passed_over.changes, event.end_lsn
+                if skips.requested:
+                    self.skipped_transaction = skips.changes, event.end_lsn
                     # An error after it would prevent the commit that covers it.
                     events = self._events = []
                 changes.end(event.end_lsn)
-                passed_over.end()
+                skips.end()
                 self._body_at = BODY_AT
                 self._relations = self._session
                 if to_end:
