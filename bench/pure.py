@@ -135,9 +135,9 @@ def encode(work: list[list[bytes]], spool_folder: Path, format: Format = "json")
         while encoder.pending or encoder.need is not None:
             records += sum(len(out.records) for out in encoder.encode(1) if isinstance(out, Segment))
             if isinstance(encoder.need, FactsNeeded):
-                encoder.learn(RelationFacts())
+                encoder.provide_facts(RelationFacts())
             elif encoder.need is not None:
-                encoder.met(SchemaIds(1, 2) if format == "avro" else None)
+                encoder.confirm_topic(SchemaIds(1, 2) if format == "avro" else None)
     return records
 
 

@@ -92,12 +92,12 @@ def _told(encoder: Encoder, numbers: SchemaNumbers) -> Iterator[object]:
     while encoder.pending or encoder.need is not None:
         need = encoder.need
         if isinstance(need, FactsNeeded):
-            encoder.learn(FACTS)
+            encoder.provide_facts(FACTS)
         elif need is not None:
             if isinstance(need, Announcement):
                 yield need.record
             yield need.schemas
-            encoder.met(None if need.schemas is None else numbers.register(need.schemas))
+            encoder.confirm_topic(None if need.schemas is None else numbers.register(need.schemas))
         for out in encoder.encode(NOW):
             if isinstance(out, Segment):
                 yield from out.records

@@ -47,9 +47,9 @@ def outcomes(
 def meet(encoder: Encoder, facts: RelationFacts = NO_FACTS) -> None:
     """Meet its need: a relation has these facts, and Kafka what is announced."""
     if isinstance(encoder.need, FactsNeeded):
-        encoder.learn(facts)
+        encoder.provide_facts(facts)
     else:
-        encoder.met()
+        encoder.confirm_topic()
 
 
 def segments(

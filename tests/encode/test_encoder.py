@@ -184,12 +184,12 @@ def test_a_topic_collision_is_an_error_when_the_facts_are_learnt() -> None:
     encoder.feed(transaction(relation("id", oid=ITEMS), insert(1, ITEMS)))
     encoder.encode(NOW)
     with pytest.raises(SetupError, match="would share the topic"):
-        encoder.learn(RelationFacts())
+        encoder.provide_facts(RelationFacts())
 
 
 def test_facts_that_were_not_asked_for_are_an_error() -> None:
     with pytest.raises(AssertionError, match="no facts are needed"):
-        encoder_of().learn(RelationFacts())
+        encoder_of().provide_facts(RelationFacts())
 
 
 # --- Announcements and topics
@@ -199,14 +199,14 @@ def test_a_table_is_announced_before_its_first_record() -> None:
     encoder = encoder_of()
     encoder.feed(transaction(relation("id"), insert(1)))
     encoder.encode(NOW)
-    encoder.learn(RelationFacts())
+    encoder.provide_facts(RelationFacts())
     (segment,) = encoder.encode(NOW)
     assert isinstance(segment, Segment)
     assert segment.records == []
     need = encoder.need
     assert isinstance(need, Announcement)
     assert (need.topic, need.record[0]) == ("app.public.table_16384", "app.schema")
-    encoder.met()
+    encoder.confirm_topic()
     (segment,) = encoder.encode(NOW)
     assert isinstance(segment, Segment)
     assert len(segment.records) == 1
@@ -220,7 +220,7 @@ def test_the_message_topic_is_needed_once_before_the_first_message() -> None:
     assert isinstance(segment, Segment)
     assert segment.records == []
     assert encoder.need == TopicNeeded("app.message")
-    encoder.met()
+    encoder.confirm_topic()
     (segment,) = encoder.encode(NOW)
     assert isinstance(segment, Segment)
     assert len(segment.records) == 2

@@ -258,7 +258,7 @@ def asked_for_binary(
     encoder = encoder_of(replace(OPTIONS, format=format, binary_values=True, selection=selection))
     encoder.feed(transaction(PLACES, build.insert(OID, ["1", None])))
     encoder.encode(NOW)
-    encoder.learn(facts)
+    encoder.provide_facts(facts)
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
     return encoder

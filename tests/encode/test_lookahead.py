@@ -41,11 +41,11 @@ def eager(encoder: Encoder, events: list[Event]) -> tuple[list[Record], list[str
     while (need := encoder.need) is not None:
         if isinstance(need, FactsNeeded):
             asked.append(f"F{1 + len(need.ahead)}")
-            encoder.learn(NO_FACTS, [NO_FACTS] * len(need.ahead))
+            encoder.provide_facts(NO_FACTS, [NO_FACTS] * len(need.ahead))
         else:
             assert isinstance(need, Announcement)
             asked.append(f"A{1 + len(need.ahead)}")
-            encoder.met(None, [None] * len(need.ahead))
+            encoder.confirm_topic(None, [None] * len(need.ahead))
         out += encoder.encode(NOW)
     return [record for segment in out if isinstance(segment, Segment) for record in segment.records], asked
 
@@ -72,7 +72,7 @@ def test_a_table_truncated_first_is_announced_as_of_the_truncate(xid: int | None
     encoder = encoder_of()
     encoder.feed(events)
     encoder.encode(NOW)
-    encoder.learn(NO_FACTS, [NO_FACTS])
+    encoder.provide_facts(NO_FACTS, [NO_FACTS])
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
     (ahead,) = encoder.need.ahead
@@ -90,7 +90,7 @@ def test_tables_of_the_following_transactions_are_asked_for_too() -> None:
     encoder.feed(events)
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded)
-    encoder.learn(NO_FACTS, [NO_FACTS] * (TABLES - 1))
+    encoder.provide_facts(NO_FACTS, [NO_FACTS] * (TABLES - 1))
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
     announced = [encoder.need, *encoder.need.ahead]
@@ -162,7 +162,7 @@ def test_a_tables_error_waits_for_its_turn() -> None:
     encoder.feed(transaction(*first_rows()))
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded)
-    encoder.learn(NO_FACTS, [NO_FACTS] * len(encoder.need.ahead))
+    encoder.provide_facts(NO_FACTS, [NO_FACTS] * len(encoder.need.ahead))
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
     assert len(encoder.need.ahead) == TABLES - 2
@@ -173,7 +173,7 @@ def test_a_column_that_the_flat_envelope_refuses_waits_for_its_turn(form: Litera
     encoder = encoder_of(replace(OPTIONS, format=form, envelope="flat"))
     encoder.feed(transaction(*first_rows()[:2], relation(1, column="__op"), build.insert(101, ["1"])))
     encoder.encode(NOW)
-    encoder.learn(NO_FACTS, [NO_FACTS])
+    encoder.provide_facts(NO_FACTS, [NO_FACTS])
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
     assert encoder.need.ahead == ()
@@ -185,10 +185,10 @@ def test_under_full_facts_learnt_ahead_are_used_once() -> None:
     encoder = encoder_of()
     encoder.feed(transaction(*rows))
     encoder.encode(NOW)
-    encoder.learn(NO_FACTS, [keyed])
+    encoder.provide_facts(NO_FACTS, [keyed])
     for _ in range(3):
         if isinstance(encoder.need, Announcement):
-            encoder.met()
+            encoder.confirm_topic()
         encoder.encode(NOW)
     assert encoder.need is None
     encoder.feed(transaction(relation(1, "f"), build.insert(101, ["2"]), commit_lsn=0x2800))

@@ -108,13 +108,13 @@ def test_partitions_cost_no_questions_and_no_plans() -> None:
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded)
     assert (str(encoder.need.relation), encoder.need.ahead) == ("public.orders", ())
-    encoder.learn(FACTS)
+    encoder.provide_facts(FACTS)
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
-    encoder.met()
+    encoder.confirm_topic()
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded), "a FULL root's key may change"
-    encoder.learn(FACTS)
+    encoder.provide_facts(FACTS)
     encoder.encode(NOW)
     assert encoder.need is None
 

@@ -2,7 +2,7 @@
 
 Theory of operation. The encoder keeps the session's relations as plans, and encodes each change by the plan
 of its relation. If it needs something that only the outside can give, it stops and says so in `need`
-(needs.py). Once that is answered, by `learn` or `met`, `encode` goes on where it stopped.
+(needs.py). Once that is answered, by `provide_facts` or `confirm_topic`, `encode` goes on where it stopped.
 
 So each row is encoded by the Relation that preceded it. A scoped transaction (it was prepared, perhaps long
 ago) brings its own relations and leaves the session's alone. A Relation gets a plan once a change needs it,
@@ -58,11 +58,11 @@ class Encoder:
         self._next = 0
         self._body_at = BODY_AT
         # The plans of a Truncate whose other relations still wait for theirs.
-        self._truncated: list[Plan | None] = []
+        self._truncate_plans: list[Plan | None] = []
         # What `skip_transaction` asked for, once it has come: how many changes it had, and its end LSN.
         self.skipped_transaction: tuple[int, int] | None = None
         # What the next call of `encode` raises; whole transactions before it were returned first.
-        self._refused: PgrelayError | None = None
+        self._deferred_error: PgrelayError | None = None
 
     @property
     def need(self) -> Need | None:
@@ -72,7 +72,7 @@ class Encoder:
     @property
     def pending(self) -> bool:
         """Events were fed that are not encoded yet."""
-        return self._next < len(self._events) or self._refused is not None
+        return self._next < len(self._events) or self._deferred_error is not None
 
     @property
     def position(self) -> tuple[int, int]:
@@ -80,9 +80,9 @@ class Encoder:
         return self._envelope.commit_lsn, self._envelope.seq
 
     @property
-    def described(self) -> Mapping[int, bytes]:
+    def session_relations(self) -> Mapping[int, bytes]:
         """The Relation messages in force outside of scoped transactions: by OID, without tags and xids."""
-        return self._session.described
+        return self._session.bodies
 
     def skip_delivered(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
         """Skip what was delivered before, as `Skips.skip_delivered` does."""
@@ -120,8 +120,8 @@ class Encoder:
         Raises ProtocolError, RecordError or SetupError, with the LSN. If something whole comes before the
         error, that is returned first, and the next call raises.
         """
-        if self._refused is not None:
-            raise self._refused
+        if self._deferred_error is not None:
+            raise self._deferred_error
         self._envelope.set_clock(now_us)
         done: list[Segment | Reached] = []
         try:
@@ -131,7 +131,7 @@ class Encoder:
                 done.pop()
             if not done:
                 raise
-            self._refused = error
+            self._deferred_error = error
         return done
 
     def _encode_into(self, done: list[Segment | Reached], to_end: bool) -> None:
@@ -149,7 +149,7 @@ class Encoder:
                 elif event[HEADER_SIZE] != tags.TYPE and event[HEADER_SIZE] != tags.ORIGIN:
                     skips.changes += 1
             elif isinstance(event, TransactionBegin):
-                if self._lacks_boundaries():
+                if self._needs_transaction_topic():
                     self._next -= 1
                     break
                 done.append(changes.begin(event, skips.begin(event)))
@@ -169,29 +169,29 @@ class Encoder:
             else:
                 done.append(event)
 
-    def learn(self, facts: RelationFacts, ahead: Sequence[RelationFacts] = ()) -> None:
+    def provide_facts(self, facts: RelationFacts, ahead: Sequence[RelationFacts] = ()) -> None:
         """Answer FactsNeeded; `ahead` has the facts of what it names ahead, or is empty.
 
         Raises SetupError if the topic belongs to another table, if a key would be hidden, or if a rename
         would show a hidden column.
         """
-        plan = self._needs.learn(facts, ahead)
-        self._use(plan)
+        plan = self._needs.provide_facts(facts, ahead)
+        self._use_plan(plan)
 
-    def met(self, ids: SchemaIds | None = None, ahead: Sequence[SchemaIds | None] = ()) -> None:
+    def confirm_topic(self, ids: SchemaIds | None = None, ahead: Sequence[SchemaIds | None] = ()) -> None:
         """Answer an Announcement or a TopicNeeded; in Avro, with the ids of its schemas.
 
         `ahead` has the ids of what an Announcement names ahead, or is empty.
         """
-        self._needs.met(ids, ahead)
+        self._needs.confirm_topic(ids, ahead)
 
-    def _ahead(self) -> Iterator[RelationAhead]:
-        """The relations that will be read soon, from the change on that was put off."""
+    def _relations_ahead(self) -> Iterator[RelationAhead]:
+        """The relations that will be needed soon, from the deferred change on."""
         lsn, xid = self._envelope.commit_lsn, self._envelope.xid_number
         return relations_ahead(self._events, self._next, self._body_at, lsn, xid, self._relations)
 
-    def _use(self, plan: Plan) -> None:
-        """Use this plan for the change that was put off for lack of it, and for those that follow.
+    def _use_plan(self, plan: Plan) -> None:
+        """Use this plan for the change that was deferred for lack of it, and for those that follow.
 
         Raises SetupError if a rename would show a hidden column.
         """
@@ -212,12 +212,12 @@ class Encoder:
             truncated = ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated")
             raise truncated.at(frame_lsn(frame)) from None
         except RecordError as error:
-            self._fail(error.at(frame_lsn(frame)), frame)
+            self._set_aside(error.at(frame_lsn(frame)), frame)
         except PgrelayError as refused:
             # Not called `error`: compiled, a name has one type in a function, and `error` is a RecordError.
             raise refused.at(frame_lsn(frame)) from refused
 
-    def _fail(self, error: RecordError, frame: bytes) -> None:
+    def _set_aside(self, error: RecordError, frame: bytes) -> None:
         """Make a dead letter of a change that can't be encoded, or raise the error."""
         op = _OPS.get(frame[HEADER_SIZE])
         plan = None if op is None else self._relations.plans.get(read_u32(frame, self._body_at))
@@ -230,7 +230,7 @@ class Encoder:
         if tag == tags.INSERT or tag == tags.UPDATE or tag == tags.DELETE:
             oid = read_u32(frame, self._body_at)
             plan = self._relations.plans.get(oid)
-            if (plan is None or not plan.announced) and self._put_off(oid):
+            if (plan is None or not plan.announced) and self._defer(oid):
                 return
             if plan is None:
                 return
@@ -243,12 +243,12 @@ class Encoder:
         elif tag == tags.RELATION:
             self._take_relation(frame)
         else:
-            self._rare(frame)
+            self._other_message(frame)
 
-    def _put_off(self, oid: int) -> bool:
-        """Whether a change of this relation can't be encoded yet. If so, it is the next event again.
+    def _defer(self, oid: int) -> bool:
+        """Defer a change of this relation if it can't be encoded yet: then it is the next event again.
 
-        By then `need` says what it lacks. Or it is None, and a plan that was made before is in use now.
+        If so, `need` says what it lacks; or it is None, and a plan that was built before is in use now.
         """
         relations, envelope = self._relations, self._envelope
         if oid in relations.plans:
@@ -256,17 +256,17 @@ class Encoder:
             if plan is None or plan.announced:
                 return False
             self._next -= 1
-            self._needs.announce(plan, self._ahead(), envelope.commit_lsn, envelope.seq)
+            self._needs.need_announcement(plan, self._relations_ahead(), envelope.commit_lsn, envelope.seq)
             return True
-        if oid not in relations.described:
+        if oid not in relations.bodies:
             raise ProtocolError(f"a change of relation {oid}, which no Relation message described")
         self._next -= 1
-        body = relations.described[oid]
+        body = relations.bodies[oid]
         made = self._plans.take(body)
         if made is not None:
-            self._use(made)
+            self._use_plan(made)
         else:
-            self._needs.ask_facts(body, envelope.xid_number, self._ahead())
+            self._needs.need_facts(body, envelope.xid_number, self._relations_ahead())
         return True
 
     def _take_relation(self, frame: bytes) -> None:
@@ -290,21 +290,21 @@ class Encoder:
         oid = read_u32(following, self._body_at)
         if following[HEADER_SIZE] not in tags.ROWS or oid == relation.oid:
             return
-        body = self._relations.described.get(oid)
+        body = self._relations.bodies.get(oid)
         if body is None:
             return
         root = pgoutput.parse_relation(body)
         if root.replica_identity == FULL or not any(column.key for column in root.columns):
             self._plans.partition(oid, relation)
 
-    def _lacks_boundaries(self) -> bool:
-        """Whether the transaction topic must be asked for first: in Avro, its schemas must be registered."""
+    def _needs_transaction_topic(self) -> bool:
+        """Whether to wait for the transaction topic first: in Avro, its schemas must be registered."""
         boundaries = self._changes.boundaries
         if boundaries is None or self._options.format == "json":
             return False
-        return self._needs.lacks(boundaries.topic, boundaries.opening)
+        return self._needs.need_topic(boundaries.topic, boundaries.opening)
 
-    def _rare(self, frame: bytes) -> None:
+    def _other_message(self, frame: bytes) -> None:
         """Truncate, logical message, origin and type: parsed in full, because they are few."""
         message = parsed(frame, self._body_at)
         match message:
@@ -316,7 +316,7 @@ class Encoder:
             case pgoutput.Truncate():
                 self._truncate(message, frame)
             case pgoutput.Message():
-                if self._needs.lacks(self._topics.message, self._changes.messages.opening):
+                if self._needs.need_topic(self._topics.message, self._changes.messages.opening):
                     self._next -= 1
                 else:
                     self._changes.message(message, frame)
@@ -325,14 +325,14 @@ class Encoder:
 
     def _truncate(self, message: pgoutput.Truncate, frame: bytes) -> None:
         """Make the records of a Truncate once each of its relations has a plan."""
-        plans = self._truncated
+        plans = self._truncate_plans
         while len(plans) < len(message.relation_oids):
             oid = message.relation_oids[len(plans)]
-            if self._put_off(oid):
+            if self._defer(oid):
                 return
             # Kept aside: a relation that the server describes by the same stale name takes its place.
             plans.append(self._relations.plans[oid])
-        self._truncated = []
+        self._truncate_plans = []
         for plan in plans:
             if plan is not None:
                 self._changes.truncate(message, plan, frame)

@@ -1,12 +1,13 @@
 """What the encoder needs from outside before it goes on, and which of it can be asked for ahead.
 
-FactsNeeded    the first change under a Relation: facts that only the catalogue has; answered by `learn`
-Announcement   a plan is about to be used for the first time, or another one was since: its topic must exist,
-               and its schema be known to consumers, before the first row; answered by `met`
-TopicNeeded    the topic of the first logical message; in Avro also that of transactions; answered by `met`
+FactsNeeded    the first change under a Relation: facts that only the catalogue has
+Announcement   a plan is about to be used for the first time, or another one has been used since: before the
+               next row its topic must exist, and consumers must know its schema
+TopicNeeded    the topic of the first logical message; in Avro also that of transactions
 
-In Avro, the answer to the last two includes the ids under which a registry has the schemas. The first two
-also name, in `ahead`, what will be needed soon; that may be answered along with them, or in its turn.
+`provide_facts` answers the first, `confirm_topic` the others; in Avro with the ids under which a registry has
+the schemas. The first two also name, in `ahead`, what will be needed soon; that may be answered along with
+them, or in its turn.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,31 +66,31 @@ Need = FactsNeeded | Announcement | TopicNeeded
 
 
 class Needs:
-    """One session's needs; `need` is the current one. What was met is not needed again; plans keep facts."""
+    """One session's needs; `need` is the current one. Plans keep their facts; a ready topic stays ready."""
 
     def __init__(self, options: RecordOptions, topics: Topics, plans: Plans) -> None:
         self.need: Need | None = None
         self._options = options
         self._topics = topics
         self._plans = plans
-        self._topics_met: set[str] = set()
+        self._ready_topics: set[str] = set()
         self._announced = Announced()
 
-    def ask_facts(self, body: bytes, xid: int | None, coming: Iterable[RelationAhead]) -> None:
-        """Need the facts of a relation, whose message is `body`, and of those of `coming` that lack them."""
+    def need_facts(self, body: bytes, xid: int | None, upcoming: Iterable[RelationAhead]) -> None:
+        """Need the facts of the relation with the message `body`, and of those `upcoming` that lack them."""
         relation = pgoutput.parse_relation(body)
-        self.need = FactsNeeded(relation, xid, body, tuple(self._unknown(body, coming)))
+        self.need = FactsNeeded(relation, xid, body, tuple(self._facts_ahead(body, upcoming)))
 
-    def _unknown(self, body: bytes, coming: Iterable[RelationAhead]) -> Iterator[FactsNeeded]:
-        for ahead in coming:
+    def _facts_ahead(self, body: bytes, upcoming: Iterable[RelationAhead]) -> Iterator[FactsNeeded]:
+        for ahead in upcoming:
             if ahead.body == body or self._plans.made(ahead.body) is not None:
                 continue
             message = pgoutput.parse_relation(ahead.body)
             if self._options.selection.takes(str(message)):
                 yield FactsNeeded(message, ahead.xid, ahead.body)
 
-    def learn(self, facts: RelationFacts, ahead: Sequence[RelationFacts]) -> Plan:
-        """Answer FactsNeeded, as `Encoder.learn` does; returns the relation's plan."""
+    def provide_facts(self, facts: RelationFacts, ahead: Sequence[RelationFacts]) -> Plan:
+        """Answer FactsNeeded, as `Encoder.provide_facts` does; returns the relation's plan."""
         need = self.need
         assert isinstance(need, FactsNeeded), "no facts are needed"
         self.need = None
@@ -100,8 +101,8 @@ class Needs:
                 self._plans.make_ahead(other.body, other.relation, known)
         return plan
 
-    def announce(self, plan: Plan, coming: Iterable[RelationAhead], lsn: int, seq: int) -> None:
-        """Need a plan's schema announced, as of (`lsn`, `seq`), and name those of `coming` that are new too.
+    def need_announcement(self, plan: Plan, upcoming: Iterable[RelationAhead], lsn: int, seq: int) -> None:
+        """Need a plan's schema announced, as of (`lsn`, `seq`); name those `upcoming` that are new too.
 
         Raises SetupError if its rows can't be relayed.
         """
@@ -110,7 +111,7 @@ class Needs:
             raise refused
         self._announced.add(plan)
         ahead = []
-        for other in coming:
+        for other in upcoming:
             new = self._plans.made(other.body)
             if new is None or not self._announced.is_new(new):
                 continue
@@ -124,18 +125,18 @@ class Needs:
         record = schema_record(self._topics.schema, self._options.systemid, plan, lsn, seq)
         return Announcement(plan, record, schemas_of(plan, self._options))
 
-    def lacks(self, topic: str, opening: Opening) -> bool:
-        """Whether a topic that belongs to no table must be asked for first; then that is the need."""
-        if topic in self._topics_met:
+    def need_topic(self, topic: str, opening: Opening) -> bool:
+        """Need a topic that belongs to no table, unless it is ready. Returns whether to wait for it."""
+        if topic in self._ready_topics:
             return False
         self.need = TopicNeeded(topic, schemas_of_topic(topic, self._topics, self._options), opening)
         return True
 
-    def met(self, ids: SchemaIds | None, ahead: Sequence[SchemaIds | None]) -> None:
-        """Answer an Announcement or a TopicNeeded, as `Encoder.met` does."""
+    def confirm_topic(self, ids: SchemaIds | None, ahead: Sequence[SchemaIds | None]) -> None:
+        """Answer an Announcement or a TopicNeeded, as `Encoder.confirm_topic` does."""
         need = self.need
         if isinstance(need, TopicNeeded):
-            self._topics_met.add(need.topic)
+            self._ready_topics.add(need.topic)
             _open(need.opening, ids)
         elif isinstance(need, Announcement):
             _open(need.plan.opening, ids)

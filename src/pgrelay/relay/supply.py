@@ -40,14 +40,14 @@ class Supply:
             case FactsNeeded():
                 facts = await self._facts.of(need.relation, need.xid)
                 ahead = [(other.relation, other.xid) for other in need.ahead]
-                self._encoder.learn(facts, await self._facts.ahead(ahead))
+                self._encoder.provide_facts(facts, await self._facts.ahead(ahead))
             case Announcement():
-                self._encoder.met(*await self._announce_with_ahead(need))
+                self._encoder.confirm_topic(*await self._announce_with_ahead(need))
             case _:
                 # A TopicNeeded: of logical messages or, in Avro, of transactions. The start has required
                 # the latter topic, so if one is missing here, it is the former.
                 await self._sink.topics.require(need.topic, "messages")
-                self._encoder.met(await self._register(need.schemas))
+                self._encoder.confirm_topic(await self._register(need.schemas))
 
     async def rolled_back(self, subxids: Sequence[int]) -> list[int]:
         """Those subtransactions of an ended transaction that were rolled back."""
