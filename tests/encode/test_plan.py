@@ -158,7 +158,7 @@ def test_under_full_only_primary_key_columns_may_not_be_hidden() -> None:
     options = replace(OPTIONS, selection=Selection(mask=(r".*\.a",)))
     columns = [column("a", key=True), column("b", key=True)]
     made = plan(*columns, identity="f", facts=RelationFacts(primary_key=("b",)), options=options)
-    assert [(it.name, it.hidden, it.dropped) for it in made.columns] == [
+    assert [(it.name, it.suppressed, it.dropped) for it in made.columns] == [
         ("a", True, False),
         ("b", False, False),
     ]

@@ -29,7 +29,7 @@ from pgrelay.encode.records import (
     Unchanged,
     record_size,
 )
-from pgrelay.encode.rows import OldValue, RowWriter, not_identified
+from pgrelay.encode.rows import OldValue, RowWriter, identity_mismatch
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from pgrelay.wire import pgoutput
@@ -63,7 +63,7 @@ class Changes:
         self._segment = Segment(begin)
         return self._segment
 
-    def go_on(self) -> Segment | None:
+    def continue_transaction(self) -> Segment | None:
         """Begin another segment of the current transaction, and return it; None outside of transactions."""
         if self._segment is not None:
             self._segment = Segment(None)
@@ -84,39 +84,41 @@ class Changes:
         value = self._value
         value.truncate(0)
         self._envelope.open_after(value, plan)
-        _finish(frame, self._row.write(value, plan, frame, body_at + 5))
-        if self._add(plan, self._key(plan), frame, CREATE, self._row.unchanged):
+        _require_end(frame, self._row.write(value, plan, frame, body_at + 5))
+        if self._add_record(plan, self._key(plan), frame, CREATE, self._row.unchanged):
             plan.creates += 1
 
     def update(self, plan: Plan, frame: bytes, body_at: int) -> None:
-        if plan.doubtful:
-            _require_whole(plan, frame, body_at)
+        if plan.old_rows_may_be_partial:
+            _require_whole_old_row(plan, frame, body_at)
         kind = frame[body_at + 4]
         value = self._value
         value.truncate(0)
         if kind == NEW_TUPLE:
             self._envelope.open_after(value, plan)
-            _finish(frame, self._row.write(value, plan, frame, body_at + 5))
-            if self._add(plan, self._key(plan), frame, UPDATE, self._row.unchanged):
+            _require_end(frame, self._row.write(value, plan, frame, body_at + 5))
+            if self._add_record(plan, self._key(plan), frame, UPDATE, self._row.unchanged):
                 plan.updates += 1
             return
         old: list[OldValue | None] = []
         self._image.truncate(0)
-        pos = self._row.write(self._image, plan, frame, body_at + 5, _is_key(kind, plan, "update"), keep=old)
+        pos = self._row.write(
+            self._image, plan, frame, body_at + 5, _holds_key_only(kind, plan, "update"), keep=old
+        )
         before, old_key = self._image.getvalue(), self._key(plan)
         if frame[pos] != NEW_TUPLE:
             raise ProtocolError(f"an update of {plan.table} has no new row")
         self._image.truncate(0)
-        _finish(frame, self._row.write(self._image, plan, frame, pos + 1, old=old))
+        _require_end(frame, self._row.write(self._image, plan, frame, pos + 1, old=old))
         after, new_key = self._image.getvalue(), self._key(plan)
         if new_key == old_key:
             self._envelope.both(value, plan, before, after)
-            if self._add(plan, new_key, frame, UPDATE, self._row.unchanged):
+            if self._add_record(plan, new_key, frame, UPDATE, self._row.unchanged):
                 plan.updates += 1
         else:
-            self._move(plan, frame, body_at, old_key, new_key, before, after)
+            self._change_key(plan, frame, body_at, old_key, new_key, before, after)
 
-    def _move(
+    def _change_key(
         self,
         plan: Plan,
         frame: bytes,
@@ -137,31 +139,31 @@ class Changes:
         self._envelope.open_before(value, plan)
         value.write(before)
         self._envelope.close_before(value)
-        if self._add(plan, old_key, frame, DELETE, [], [("__debezium.newkey", new_header)]):
+        if self._add_record(plan, old_key, frame, DELETE, [], [("__debezium.newkey", new_header)]):
             plan.deletes += 1
         value.truncate(0)
         self._envelope.open_after(value, plan)
         value.write(after)
-        if self._add(plan, new_key, frame, CREATE, unchanged, [("__debezium.oldkey", old_header)]):
+        if self._add_record(plan, new_key, frame, CREATE, unchanged, [("__debezium.oldkey", old_header)]):
             plan.creates += 1
 
     def delete(self, plan: Plan, frame: bytes, body_at: int) -> None:
-        if plan.doubtful:
-            _require_whole(plan, frame, body_at)
-        key_only = _is_key(frame[body_at + 4], plan, "delete")
+        if plan.old_rows_may_be_partial:
+            _require_whole_old_row(plan, frame, body_at)
+        key_only = _holds_key_only(frame[body_at + 4], plan, "delete")
         value = self._value
         value.truncate(0)
         self._envelope.open_before(value, plan)
-        _finish(frame, self._row.write(value, plan, frame, body_at + 5, key_only))
+        _require_end(frame, self._row.write(value, plan, frame, body_at + 5, key_only))
         self._envelope.close_before(value)
-        if self._add(plan, self._key(plan), frame, DELETE, self._row.unchanged):
+        if self._add_record(plan, self._key(plan), frame, DELETE, self._row.unchanged):
             plan.deletes += 1
 
     def truncate(self, message: pgoutput.Truncate, plan: Plan, frame: bytes) -> None:
         value = self._value
         value.truncate(0)
         self._envelope.truncate(value, plan, message.cascade, message.restart_identity)
-        if self._add(plan, None, frame, TRUNCATE, None):
+        if self._add_record(plan, None, frame, TRUNCATE, None):
             plan.truncates += 1
         assert self._segment is not None
         self._segment.has_truncate = True
@@ -171,18 +173,18 @@ class Changes:
         value.truncate(0)
         self._envelope.message(value, self.messages, message.prefix, message.content)
         key = self._envelope.message_key(self.messages, message.prefix) if self._options.key else None
-        if self._add(self.messages, key, frame, MESSAGE, None):
+        if self._add_record(self.messages, key, frame, MESSAGE, None):
             self.messages.messages += 1
 
     def set_aside(self, plan: Plan, frame: bytes, body_at: int, op: str, error: RecordError) -> None:
         """Make a dead letter of a row's change that can't be encoded. Like a record, it takes a `seq`."""
         if self._segment is None:
             raise error
-        row = self.dead_letters.row_text(plan, parsed(frame, body_at))
+        row = self.dead_letters.row_text(plan, parse_frame(frame, body_at))
         headers = [*self._headers(op, None), ("row", row)]
-        self._dead_letter(self._key_alone(plan, frame, body_at), error.value, error, headers)
+        self._dead_letter(self._key_only(plan, frame, body_at), error.value, error, headers)
 
-    def _key_alone(self, plan: Plan, frame: bytes, body_at: int) -> bytes | None:
+    def _key_only(self, plan: Plan, frame: bytes, body_at: int) -> bytes | None:
         """The key of a row whose other columns can't all be encoded; None if the key can't be either."""
         self._image.truncate(0)
         try:
@@ -203,7 +205,7 @@ class Changes:
     def _key(self, plan: Plan) -> bytes | None:
         return self._row.key.getvalue() if plan.keyed else None
 
-    def _add(
+    def _add_record(
         self,
         of: Collection,
         key: bytes | None,
@@ -255,40 +257,41 @@ class Changes:
         return headers if extra is None else headers + extra
 
 
-def parsed(frame: bytes, body_at: int) -> pgoutput.PgoutputMessage:
+def parse_frame(frame: bytes, body_at: int) -> pgoutput.PgoutputMessage:
     """The whole message. Raises ProtocolError."""
     return pgoutput.parse(frame, body_at == STREAMED_BODY_AT, HEADER_SIZE)
 
 
-def _require_whole(plan: Plan, frame: bytes, body_at: int) -> None:
+def _require_whole_old_row(plan: Plan, frame: bytes, body_at: int) -> None:
     """Raises SetupError or RecordError if the old row may be a partition's whose old rows are not whole."""
-    if plan.unlike:
+    partition = plan.non_full_partition
+    if partition:
         raise SetupError(
-            f"{plan.table} has REPLICA IDENTITY FULL, but its partition {plan.unlike} does not, so old rows "
-            f"would have nulls in place of values; ALTER TABLE {plan.unlike} REPLICA IDENTITY FULL, and "
+            f"{plan.table} has REPLICA IDENTITY FULL, but its partition {partition} does not, so old rows "
+            f"would have nulls in place of values; ALTER TABLE {partition} REPLICA IDENTITY FULL, and "
             "pgrelay skip the transactions with earlier changes, which are named then"
         )
-    change = parsed(frame, body_at)
+    change = parse_frame(frame, body_at)
     assert isinstance(change, pgoutput.Update | pgoutput.Delete)
     if change.old is not None and not change.old_is_key:
         names = [column.name for column in plan.columns]
         refuse_unsent(plan.table, names, change.old, plan.partitions)
 
 
-def _is_key(kind: int, plan: Plan, what: str) -> bool:
+def _holds_key_only(kind: int, plan: Plan, what: str) -> bool:
     """Whether an old tuple holds only the key, instead of the whole old row.
 
     It may be called whole though the table is not FULL: the root of a partition became so, which the server
     does not tell. What is sent is still the partition's, of which only the root's key is certain. Without a
-    key it is whole, or `_require_whole` has refused it.
+    key it is whole, or `_require_whole_old_row` has refused it.
     """
     if kind != KEY_TUPLE and kind != OLD_TUPLE:
         raise ProtocolError(f"the {what} of a row of {plan.table} has a tuple of unknown kind {chr(kind)!r}")
     if kind == KEY_TUPLE and not plan.has_key:
-        raise not_identified(plan.table, "")
+        raise identity_mismatch(plan.table, "")
     return kind == KEY_TUPLE or (plan.has_key and not plan.full)
 
 
-def _finish(frame: bytes, end: int) -> None:
+def _require_end(frame: bytes, end: int) -> None:
     if end != len(frame):
         raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is oversized: bytes left at offset {end}")

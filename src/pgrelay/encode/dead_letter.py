@@ -92,7 +92,7 @@ def _members(plan: Plan, row: TupleData, most: int) -> bytes:
     members: dict[str, str | None] = {}
     left = most
     for column, kind, value in zip(plan.columns, row.kinds, row.values, strict=False):
-        if not column.shown:
+        if not column.visible:
             continue
         if kind == NULL:
             members[column.name] = None

@@ -14,7 +14,7 @@ from typing import Final
 
 from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.encode.avro.schema import SchemaIds
-from pgrelay.encode.changes import Changes, parsed
+from pgrelay.encode.changes import Changes, parse_frame
 from pgrelay.encode.dead_letter import DeadLetters
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.formats import envelope_of
@@ -136,7 +136,7 @@ class Encoder:
 
     def _encode_into(self, done: list[Segment | Reached], to_end: bool) -> None:
         changes, skips = self._changes, self._skips
-        segment = changes.go_on()
+        segment = changes.continue_transaction()
         if segment is not None:
             done.append(segment)
         events, needs = self._events, self._needs
@@ -262,9 +262,9 @@ class Encoder:
             raise ProtocolError(f"a change of relation {oid}, which no Relation message described")
         self._next -= 1
         body = relations.bodies[oid]
-        made = self._plans.take(body)
-        if made is not None:
-            self._use_plan(made)
+        plan = self._plans.reuse(body)
+        if plan is not None:
+            self._use_plan(plan)
         else:
             self._needs.need_facts(body, envelope.xid_number, self._relations_ahead())
         return True
@@ -295,7 +295,7 @@ class Encoder:
             return
         root = pgoutput.parse_relation(body)
         if root.replica_identity == FULL or not any(column.key for column in root.columns):
-            self._plans.partition(oid, relation)
+            self._plans.note_partition(oid, relation)
 
     def _needs_transaction_topic(self) -> bool:
         """Whether to wait for the transaction topic first: in Avro, its schemas must be registered."""
@@ -306,7 +306,7 @@ class Encoder:
 
     def _other_message(self, frame: bytes) -> None:
         """Truncate, logical message, origin and type: parsed in full, because they are few."""
-        message = parsed(frame, self._body_at)
+        message = parse_frame(frame, self._body_at)
         match message:
             case pgoutput.Type():
                 # Types are taken from the catalogue; a truncated message is refused all the same.

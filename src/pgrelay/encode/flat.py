@@ -9,7 +9,7 @@ from pgrelay.encode.records import DELETE, FLAT_NAMES, Unchanged
 from pgrelay.errors import SetupError
 
 
-def refuse_taken(plan: Plan, what: str) -> None:
+def refuse_name_clashes(plan: Plan, what: str) -> None:
     """Raises SetupError if a column has the name of `what` the envelope adds: its members, or its fields."""
     for column in plan.columns:
         if column.name in FLAT_NAMES and not column.dropped:

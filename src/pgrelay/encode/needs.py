@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from pgrelay.encode.announced import Announced
+from pgrelay.encode.announced_plans import AnnouncedPlans
 from pgrelay.encode.avro.body import header
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.formats import schemas_of, schemas_of_topic
@@ -74,7 +74,7 @@ class Needs:
         self._topics = topics
         self._plans = plans
         self._ready_topics: set[str] = set()
-        self._announced = Announced()
+        self._announced = AnnouncedPlans()
 
     def need_facts(self, body: bytes, xid: int | None, upcoming: Iterable[RelationAhead]) -> None:
         """Need the facts of the relation with the message `body`, and of those `upcoming` that lack them."""
@@ -83,7 +83,7 @@ class Needs:
 
     def _facts_ahead(self, body: bytes, upcoming: Iterable[RelationAhead]) -> Iterator[FactsNeeded]:
         for ahead in upcoming:
-            if ahead.body == body or self._plans.made(ahead.body) is not None:
+            if ahead.body == body or self._plans.find(ahead.body) is not None:
                 continue
             message = pgoutput.parse_relation(ahead.body)
             if self._options.selection.takes(str(message)):
@@ -94,11 +94,11 @@ class Needs:
         need = self.need
         assert isinstance(need, FactsNeeded), "no facts are needed"
         self.need = None
-        plan = self._plans.make(need.body, need.relation, facts)
+        plan = self._plans.plan_for(need.body, need.relation, facts)
         for other, known in zip(need.ahead, ahead, strict=False):
             # What is wrong with it is raised in its turn: rows of others come before.
             with suppress(SetupError):
-                self._plans.make_ahead(other.body, other.relation, known)
+                self._plans.plan_ahead(other.body, other.relation, known)
         return plan
 
     def need_announcement(self, plan: Plan, upcoming: Iterable[RelationAhead], lsn: int, seq: int) -> None:
@@ -106,17 +106,17 @@ class Needs:
 
         Raises SetupError if its rows can't be relayed.
         """
-        refused = plan.refused_values(self._options)
+        refused = plan.unsupported_binary(self._options)
         if refused is not None:
             raise refused
         self._announced.add(plan)
         ahead = []
         for other in upcoming:
-            new = self._plans.made(other.body)
+            new = self._plans.find(other.body)
             if new is None or not self._announced.is_new(new):
                 continue
             # A plan that is refused is refused in its turn: rows of other tables come before.
-            if new.refused_values(self._options) is None:
+            if new.unsupported_binary(self._options) is None:
                 # The relation is new, so its schema may hold from the transaction's first record on.
                 ahead.append(self._announcement(new, other.commit_lsn, 0))
         self.need = replace(self._announcement(plan, lsn, seq), ahead=tuple(ahead))

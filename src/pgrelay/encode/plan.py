@@ -30,24 +30,24 @@ class RelationFacts:
 
     `primary_key`: column names in table order, empty if there is none. `types`: by OID, each type that is not
     built in, domains resolved to their base type. `dimensions`: by column, for array columns that were
-    themselves declared with more than one. `unlike`: if the table is FULL, a partition that is not although
-    its rows can be updated and deleted; else empty.
+    themselves declared with more than one. `non_full_partition`: if the table is FULL, a partition that is
+    not, although its rows can be updated and deleted; else empty.
     """
 
     primary_key: tuple[str, ...] = ()
     types: dict[int, ColumnType] = field(default_factory=dict)
     dimensions: dict[str, int] = field(default_factory=dict)
-    unlike: str = ""
+    non_full_partition: str = ""
 
 
 class ColumnPlan:
-    """One column. `member` is `,"name":`; the others save joining it to what often follows.
+    """One column. `member` is `,"name":`; the other members save joining it to what often follows.
     `key_member` is the same in a key.
 
-    `text` and `binary` are for values that come in that form, and `encoding` is the name of the one in force.
-    `shown_name` is the column's name in records, `treatment` is what the configuration's patterns say. A
-    column that is `hidden` (dropped or masked) has `member_hidden` in place of any value. One that is not
-    `shown` (also if hashed) has values that nobody may see.
+    `text` and `binary` are for values that come in that form; `encoding` is the name of the one in force.
+    `encoded_name` is the column's name as records have it, `treatment` what the configuration's patterns say.
+    A `suppressed` column (dropped or masked) has `member_suppressed` in place of any value. The values of one
+    that is not `visible` (dropped, masked or hashed) may not be seen.
     """
 
     def __init__(self, table: str, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions):
@@ -66,21 +66,21 @@ class ColumnPlan:
         self.treatment = treatment
         self.encoding: str = text.name if treatment != MASK else HIDDEN_ENCODING
         self.dropped: bool = treatment == DROP
-        self.hidden: bool = treatment in (DROP, MASK)
-        self.shown: bool = treatment == KEEP
-        self.shown_name: bytes = json_name(column.name)
-        self.member: bytes = b"," + self.shown_name + b":"
+        self.suppressed: bool = treatment in (DROP, MASK)
+        self.visible: bool = treatment == KEEP
+        self.encoded_name: bytes = json_name(column.name)
+        self.member: bytes = b"," + self.encoded_name + b":"
         self.key_member: bytes = self.member
         self.member_null: bytes = self.member + b"null"
         self.member_unchanged: bytes = self.member + json_name(PLACEHOLDER)
-        self.member_hidden: bytes = b""
+        self.member_suppressed: bytes = b""
         if treatment == MASK:
-            self.member_hidden = self.member + masked(options.selection.mask_with)
+            self.member_suppressed = self.member + masked(options.selection.mask_with)
         self.text: Encoding = text
         # None if we don't know the type's binary form.
         self.binary: Encoding | None = binary
 
-    def unknown_form(self) -> SetupError:
+    def unknown_form_error(self) -> SetupError:
         """The error for a value in a binary form that we don't know."""
         return SetupError(
             f"{self.table}.{self.name}: pgrelay does not read the binary form of type {self.type.name}; "
@@ -132,12 +132,12 @@ class Plan(Collection):
         self.relation = relation
         self.facts = facts
         # With its dot, `table` may also be another table's: "a.b".c and a."b.c".
-        self.qualified = (relation.namespace, relation.name)
+        self.qualified_name = (relation.namespace, relation.name)
         # A partition whose updates and deletes can't be relayed, since their old rows are not whole.
-        self.unlike: str = facts.unlike
-        # Partitions that the stream itself described as such, whatever they are by now.
+        self.non_full_partition: str = facts.non_full_partition
+        # Partitions that the stream described as not FULL, whatever they are by now.
         self.partitions: list[Partition] = []
-        self.doubtful: bool = bool(facts.unlike)
+        self.old_rows_may_be_partial: bool = bool(facts.non_full_partition)
         # Under FULL the message flags every column. The key is then the primary key, or none if one of its
         # columns is not sent or was renamed since: only a part of it would be the key of other rows too.
         self.full: bool = relation.replica_identity == FULL
@@ -149,8 +149,8 @@ class Plan(Collection):
             self.columns.append(self.column_plan(column, key, column_type(column, facts), options))
         self.has_key: bool = any(column.key for column in self.columns)
         self.keyed: bool = options.key and self.has_key
-        # Whether the facts may differ the next time: under FULL the key.
-        self.asks_again: bool = self.full
+        # Whether the catalogue must be asked again when the Relation comes again: under FULL, about the key.
+        self.facts_may_change: bool = self.full
         # Whether this plan's schema was announced, and no other of the same relation since.
         self.announced = False
 
@@ -160,22 +160,22 @@ class Plan(Collection):
         """One column in the plan's format. Called while a plan is built, once it has `facts`."""
         return ColumnPlan(self.table, column, key, of, options)
 
-    def refused_values(self, options: RecordOptions) -> SetupError | None:
+    def unsupported_binary(self, options: RecordOptions) -> SetupError | None:
         """Why the rows can't be relayed: values of a column come in a binary form that we don't know.
 
-        Checked before the first row, since the first such value may come days after it; but not at the
-        Relation: those of partitions come too, and no rows of theirs.
+        Checked before the first row, since the first such value may come days later; but not when the
+        Relation comes: partitions have Relations too, but no rows under their own names.
         """
         if options.binary_values:
             for column in self.columns:
-                if column.type.sends and column.binary is None and not column.hidden:
-                    return column.unknown_form()
+                if column.type.sends and column.binary is None and not column.suppressed:
+                    return column.unknown_form_error()
         return None
 
-    def publishes(self, partitions: list[Partition]) -> None:
+    def set_partitions(self, partitions: list[Partition]) -> None:
         """Note the partitions of this root whose old rows are not whole."""
         self.partitions = partitions
-        self.doubtful = bool(self.unlike) or bool(partitions)
+        self.old_rows_may_be_partial = bool(self.non_full_partition) or bool(partitions)
 
 
 def column_type(column: RelationColumn, facts: RelationFacts) -> ColumnType:

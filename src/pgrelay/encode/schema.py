@@ -34,8 +34,8 @@ def schema_record(topic: str, systemid: str, plan: Plan, lsn: int, seq: int) -> 
 
 
 def _column(column: ColumnPlan) -> dict[str, Any]:
-    """`hidden` is there only if the values are masks or hashes: the encoding alone does not say so."""
-    told = {
+    """`suppressed` is there only if the values are masks or hashes: the encoding alone does not say so."""
+    described = {
         "name": column.name,
         "type_oid": column.type_oid,
         "type_name": column.type.name,
@@ -43,7 +43,7 @@ def _column(column: ColumnPlan) -> dict[str, Any]:
         "key": column.key,
         "encoding": column.encoding,
     }
-    return told if column.shown else {**told, "hidden": True}
+    return described if column.visible else {**described, "hidden": True}
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -45,7 +45,7 @@ class AvroColumn(ColumnPlan):
             text = avro_text_encoding(of, options.encodings, dimensions)
             self.text, self.schema, self.encoding = text, text.schema, text.name
             self.binary = avro_binary_encoding(of, options.encodings, dimensions)
-        self.shown_name = string(self.field)
+        self.encoded_name = string(self.field)
         self.member = PRESENT if self.nullable else b""
         self.key_member = b""
         self.member_null = NULL if not self.dropped else b""
@@ -53,7 +53,7 @@ class AvroColumn(ColumnPlan):
         if self.schema in ("string", "bytes"):
             self.member_unchanged = PRESENT + string(PLACEHOLDER)
         if self.treatment == MASK:
-            self.member_hidden = PRESENT + string(options.selection.mask_with)
+            self.member_suppressed = PRESENT + string(options.selection.mask_with)
 
 
 def _unquoted(digest: Encoding) -> Encoding:
@@ -78,7 +78,7 @@ class AvroPlan(Plan):
         columns = (column for column in self.columns if isinstance(column, AvroColumn))
         self.fields: list[AvroColumn] = [column for column in columns if not column.dropped]
         # Arrays' dimensions are facts, which a table may change without a new Relation.
-        self.asks_again = self.asks_again or any(column.type.is_array for column in self.columns)
+        self.facts_may_change = self.facts_may_change or any(column.type.is_array for column in self.columns)
         self.source_names = names_in_avro(relation.namespace, relation.name)
         self._in_json: Plan | None = None
 
