@@ -37,7 +37,7 @@ def test_a_binary_hstore_is_an_error_if_the_server_converts_text() -> None:
     columns = [Column("public", "t", "public.t", "tags", 70001, -1, "hstore")]
     types = {70001: ColumnType(70001, "hstore")}
     assert unreadable(columns, types, Encodings()) == []
-    (finding,) = unreadable(columns, types, Encodings(recoded=True))
+    (finding,) = unreadable(columns, types, Encodings(server_transcodes=True))
     assert finding.what.endswith("public.t.tags (hstore)")
 
 

@@ -45,14 +45,14 @@ _CHOICES: Final = {
     "as they come": OPTIONS,
     "all that adds": replace(OPTIONS, transactions=True, headers=True, placeholder=True),
     "other encodings": replace(
-        OPTIONS, encodings=Encodings("precise", "debezium", "hex", "inline", checked=True)
+        OPTIONS, encodings=Encodings("precise", "debezium", "hex", "inline", validate_utf8=True)
     ),
     "doubles": replace(OPTIONS, encodings=Encodings("double")),
     "columns hidden": replace(OPTIONS, selection=_HIDDEN),
     "no key, no tombstone": replace(OPTIONS, key=False, tombstones=False),
     "one topic": OPTIONS,
     "dead letters": replace(
-        OPTIONS, dead_letters=DeadLetterOptions(Limits(most_bytes=1_500, keyed=True)), transactions=True
+        OPTIONS, dead_letters=DeadLetterOptions(Limits(max_bytes=1_500, key_required=True)), transactions=True
     ),
 }
 _ROUTES: Final = {"one topic": [(r"public\.(tiny|orders)", "{prefix}.both")]}

@@ -18,7 +18,7 @@ from tests.wire import build
 from tests.wire.build import INT4, UNCHANGED, Column
 
 SETTING_ASIDE: Final = replace(
-    OPTIONS, encodings=Encodings(checked=True), dead_letters=DeadLetterOptions(), headers=True
+    OPTIONS, encodings=Encodings(validate_utf8=True), dead_letters=DeadLetterOptions(), headers=True
 )
 OID: Final = 16384
 COLUMNS: Final = [Column("id", INT4, key=True), Column("word"), Column("note")]
@@ -42,9 +42,9 @@ def headers_of(record: Record) -> dict[str, Any]:
     return dict(record[3] or [])
 
 
-def taking(most_bytes: int = 1 << 62, keyed: bool = False, **more: Any) -> RecordOptions:
+def taking(max_bytes: int = 1 << 62, keyed: bool = False, **more: Any) -> RecordOptions:
     """The limits of `app.public.words`."""
-    limits = DeadLetterOptions(of_topic={"app.public.words": Limits(most_bytes, keyed)})
+    limits = DeadLetterOptions(by_topic={"app.public.words": Limits(max_bytes, keyed)})
     return replace(SETTING_ASIDE, dead_letters=limits, **more)
 
 
@@ -196,7 +196,7 @@ def test_a_records_size_counts_the_old_key_header_of_a_key_change() -> None:
 
 
 def test_the_error_names_the_producers_limit_if_that_is_the_smaller_one() -> None:
-    limits = DeadLetterOptions(everywhere=Limits(2_000, by_producer=True))
+    limits = DeadLetterOptions(default=Limits(2_000, set_by_producer=True))
     options = replace(SETTING_ASIDE, dead_letters=limits)
     (letter,) = relayed(build.insert(OID, ["1", "b" * 2_000, None]), options=options)
     assert b"and message.max.bytes in sink.kafka is 2000 (" in headers_of(letter)["error"]
@@ -215,7 +215,7 @@ def test_the_row_in_a_letters_headers_is_cut_too() -> None:
     relation = build.relation(OID, "public", "words", "d", columns)
     # Control characters take six bytes each in JSON.
     insert = build.insert(OID, ["1", LATIN, None, *["\x01" * 1_000] * 60])
-    limits = DeadLetterOptions(everywhere=Limits(100_000, by_producer=True))
+    limits = DeadLetterOptions(default=Limits(100_000, set_by_producer=True))
     options = replace(SETTING_ASIDE, dead_letters=limits)
     ((_, key, value, headers, _),) = records(encoder_of(options), transaction(relation, insert))
     assert record_size(key, value or b"", headers) < 100_000
@@ -238,7 +238,7 @@ def test_a_record_without_key_for_a_compacted_topic_is_a_letter() -> None:
 
 
 def test_a_logical_message_can_be_a_letter() -> None:
-    limits = DeadLetterOptions(everywhere=Limits(1_000))
+    limits = DeadLetterOptions(default=Limits(1_000))
     options = replace(SETTING_ASIDE, dead_letters=limits)
     (letter,) = relayed(build.message("note", b"b" * 1_000), options=options)
     assert headers_of(letter)["table"] == b"message"
@@ -310,7 +310,7 @@ def test_a_letter_is_not_counted_as_a_record() -> None:
 def test_letters_of_truncates_and_messages_are_not_counted_as_records() -> None:
     keyed = taking(keyed=True)
     assert keyed.dead_letters is not None
-    encoder = encoder_of(replace(keyed, dead_letters=replace(keyed.dead_letters, everywhere=Limits(1_000))))
+    encoder = encoder_of(replace(keyed, dead_letters=replace(keyed.dead_letters, default=Limits(1_000))))
     large = build.message("note", b"b" * 1_000)
     letters = records(encoder, transaction(WORDS, build.truncate([OID]), large))
     assert [letter[0] for letter in letters] == ["app.dead_letter"] * 2

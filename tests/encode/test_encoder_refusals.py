@@ -97,7 +97,9 @@ OPTIONS_OF: Final = {
     "avro": replace(OPTIONS, format="avro"),
     "avro, flat": replace(OPTIONS, format="avro", envelope="flat"),
     # A change that can't be a record is set aside, but a malformed message never is.
-    "dead letters": replace(OPTIONS, dead_letters=DeadLetterOptions(), encodings=Encodings(checked=True)),
+    "dead letters": replace(
+        OPTIONS, dead_letters=DeadLetterOptions(), encodings=Encodings(validate_utf8=True)
+    ),
     "columns hidden": replace(OPTIONS, selection=Selection(drop=(r".*\.item",), mask=(r".*\.paid",))),
 }
 each_options = pytest.mark.parametrize("options", OPTIONS_OF.values(), ids=OPTIONS_OF.keys())

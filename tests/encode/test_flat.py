@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from pgrelay.encode.records import EVERY
+from pgrelay.encode.records import EVERY_PARTITION
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import SetupError
 from tests.encode.encoding import OPTIONS, Written, encoder_of, records, segments, transaction
@@ -112,7 +112,7 @@ def test_a_row_without_columns_is_only_the_metadata() -> None:
 
 def test_a_truncate_goes_to_every_partition() -> None:
     (truncated,) = flat(PEOPLE, build.truncate([OID], cascade=True))
-    assert (truncated.key, truncated.partition) == (None, EVERY)
+    assert (truncated.key, truncated.partition) == (None, EVERY_PARTITION)
     content = {"cascade": True, "restart_identity": False}
     assert truncated.value == {"__truncate": content} | beside("t")
 

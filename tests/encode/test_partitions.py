@@ -186,7 +186,7 @@ def test_an_old_row_in_a_streamed_transaction_is_refused_too() -> None:
 
 
 def test_as_a_dead_letter_the_old_row_keeps_its_key() -> None:
-    letters = DeadLetterOptions(Limits(most_bytes=1_000_000, by_producer=True), {})
+    letters = DeadLetterOptions(Limits(max_bytes=1_000_000, set_by_producer=True), {})
     encoder = encoder_of(replace(OPTIONS, dead_letters=letters))
     letter: Written
     letter, deleted, _ = records_of(transaction(ROOT, LOW, DELETED, DELETED_WHOLE), encoder, FACTS)

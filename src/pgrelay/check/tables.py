@@ -38,7 +38,7 @@ async def table_findings(
 
 def selected(published: Published, selection: Selection) -> Published:
     """`published` without the tables that the relay leaves out."""
-    taken = tuple(table for table in published.tables if selection.takes(str(table)))
+    taken = tuple(table for table in published.tables if selection.is_relayed(str(table)))
     return replace(published, tables=taken)
 
 

@@ -20,7 +20,7 @@ from pgrelay.encode.records import (
     BY_KEY,
     CREATE,
     DELETE,
-    EVERY,
+    EVERY_PARTITION,
     MESSAGE,
     TRUNCATE,
     UPDATE,
@@ -233,7 +233,7 @@ class Changes:
             error = RecordError(f"{of.table}: {refused}", of.table).at(frame_lsn(frame))
             self._dead_letter(key, value, error, self._headers(op, None))
             return False
-        partition = EVERY if op == TRUNCATE else 0 if key is None else BY_KEY
+        partition = EVERY_PARTITION if op == TRUNCATE else 0 if key is None else BY_KEY
         added = envelope.seq >= self._skip_below
         if added:
             if boundaries is not None and not boundaries.begun:

@@ -273,7 +273,7 @@ class Encoder:
         body = frame[self._body_at :]
         relation = pgoutput.parse_relation(body)
         self._relations.describe(relation.oid, body)
-        if not self._options.selection.takes(str(relation)):
+        if not self._options.selection.is_relayed(str(relation)):
             self._relations.plans[relation.oid] = None
         if self._next == len(self._events):
             self._last_relation = relation

@@ -86,7 +86,7 @@ class Needs:
             if ahead.body == body or self._plans.find(ahead.body) is not None:
                 continue
             message = pgoutput.parse_relation(ahead.body)
-            if self._options.selection.takes(str(message)):
+            if self._options.selection.is_relayed(str(message)):
                 yield FactsNeeded(message, ahead.xid, ahead.body)
 
     def provide_facts(self, facts: RelationFacts, ahead: Sequence[RelationFacts]) -> Plan:

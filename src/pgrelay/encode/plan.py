@@ -14,7 +14,7 @@ from pgrelay.encode.json_text import json_name
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partition
 from pgrelay.encode.records import CREATE, DELETE, MESSAGE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
-from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hashed, masked
+from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hash_converter, masked_json
 from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.encode.values.json_value import JsonEncoding
 from pgrelay.encode.values.text import text_encoding
@@ -55,9 +55,11 @@ class ColumnPlan:
         text = text_encoding(of, options.encodings)
         binary = binary_encoding(of, options.encodings)
         if treatment == HASH:
-            text = JsonEncoding(CONVERT, HIDDEN_ENCODING, hashed(text, options.selection.hash_key))
+            text = JsonEncoding(CONVERT, HIDDEN_ENCODING, hash_converter(text, options.selection.hash_key))
             if binary is not None:
-                binary = JsonEncoding(CONVERT, HIDDEN_ENCODING, hashed(binary, options.selection.hash_key))
+                binary = JsonEncoding(
+                    CONVERT, HIDDEN_ENCODING, hash_converter(binary, options.selection.hash_key)
+                )
         self.table = table
         self.name = column.name
         self.type_oid = column.type_oid
@@ -75,7 +77,7 @@ class ColumnPlan:
         self.member_unchanged: bytes = self.member + json_name(PLACEHOLDER)
         self.member_suppressed: bytes = b""
         if treatment == MASK:
-            self.member_suppressed = self.member + masked(options.selection.mask_with)
+            self.member_suppressed = self.member + masked_json(options.selection.mask_with)
         self.text: Encoding = text
         # None if we don't know the type's binary form.
         self.binary: Encoding | None = binary

@@ -12,7 +12,7 @@ Unchanged = list[bytes] | None
 
 # Where a record goes: the partition its key hashes to, or every partition of the topic.
 BY_KEY: Final = -1
-EVERY: Final = -2
+EVERY_PARTITION: Final = -2
 
 # Topic, key, value (None: a tombstone), headers, partition.
 Record = tuple[str, bytes | None, bytes | None, Headers | None, int]

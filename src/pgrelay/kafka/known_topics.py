@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[a
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
-from pgrelay.encode.records import EVERY, Record
+from pgrelay.encode.records import EVERY_PARTITION, Record
 from pgrelay.errors import PgrelayError, SetupError, Verdict, verdict
 from pgrelay.kafka.errors import too_few_brokers, uncreated, unheard
 from pgrelay.kafka.topics import TopicOf, create, new_topic, portions, unled
@@ -70,7 +70,7 @@ class KnownTopics:
         spread: list[Record] = []
         for topic, key, value, headers, partition in records:
             # 1 if unknown. A topic may be hidden from us: the producer's error then says which right we lack.
-            targets = range(self._partitions.get(topic, 1)) if partition == EVERY else (partition,)
+            targets = range(self._partitions.get(topic, 1)) if partition == EVERY_PARTITION else (partition,)
             spread.extend((topic, key, value, headers, target) for target in targets)
         return spread
 

@@ -30,7 +30,7 @@ from typing import Final
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import Reached
 from pgrelay.encode.encoder import Encoder
-from pgrelay.encode.records import EVERY, Segment
+from pgrelay.encode.records import EVERY_PARTITION, Segment
 from pgrelay.errors import PgrelayError, SourceUnavailable
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
@@ -273,7 +273,9 @@ class Session:
     async def _enter_truncates(self, truncates: list[Segment], encoded: list[Segment | Reached]) -> None:
         """A truncate goes to every partition of its topic, and there may be more of them by now."""
         records = [record for segment in truncates for record in segment.records]
-        await self.sink.topics.recount({topic for topic, _, _, _, partition in records if partition == EVERY})
+        await self.sink.topics.recount(
+            {topic for topic, _, _, _, partition in records if partition == EVERY_PARTITION}
+        )
         self._enter(encoded)
 
     def _enter(self, encoded: list[Segment | Reached]) -> None:

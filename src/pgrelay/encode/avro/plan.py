@@ -58,7 +58,7 @@ class AvroColumn(ColumnPlan):
 
 def _unquoted(digest: Encoding) -> Encoding:
     """As an Avro string, what is a JSON string that needs no escaping."""
-    return replace(digest, convert=lambda value: sized(digest.written(value)[1:-1]))
+    return replace(digest, convert=lambda value: sized(digest.encode(value)[1:-1]))
 
 
 def names_in_avro(schema: str, table: str) -> bytes:

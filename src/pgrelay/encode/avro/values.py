@@ -15,7 +15,7 @@ from pgrelay.encode.avro.body import PRESENT, long, sized
 from pgrelay.encode.encodings import Converter
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.values.civil import DAY_US
-from pgrelay.encode.values.digits import MINUS, SAFE, few_decimals
+from pgrelay.encode.values.digits import MINUS, SAFE_DIGITS, few_decimals
 from pgrelay.encode.values.marks import Marks
 from pgrelay.encode.values.numbers import NOT_FINITE, integer_bytes, is_number, unscaled
 from pgrelay.encode.values.temporal import day_micros, days, is_infinite, micros, utc_day_micros
@@ -151,7 +151,7 @@ def write_decimal(writer: BytesWriter, data: bytes, start: i64, end: i64, scale:
     first: i64 = start + 1 if end > start and data[start] == MINUS else start
     number, places = few_decimals(data, first, end)
     zeros: i64 = scale - places
-    if number < 0 or zeros < 0 or end - first + zeros > SAFE:
+    if number < 0 or zeros < 0 or end - first + zeros > SAFE_DIGITS:
         writer.write(decimal(scale)(data[start:end]))
         return
     for _ in range(zeros):

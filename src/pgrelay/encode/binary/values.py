@@ -69,9 +69,9 @@ def binary_encoding(column: ColumnType, choices: Encodings) -> JsonEncoding | No
         element = binary_encoding(column.element_type(), choices)
         if element is None:
             return None
-        return JsonEncoding(CONVERT, array_of(element.name), array_decoder(element.written))
+        return JsonEncoding(CONVERT, array_of(element.name), array_decoder(element.encode))
     if column.is_hstore:
-        if choices.recoded:
+        if choices.server_transcodes:
             return None
         return JsonEncoding(CONVERT, OBJECT, hstore_decoder(string_converter(choices)))
     decode = text_decoder(column)
@@ -103,7 +103,7 @@ def _through_text(decode: Converter, encoding: JsonEncoding) -> Converter:
         return decode
     if encoding.kind == QUOTED:
         return lambda value: b'"' + decode(value) + b'"'
-    return lambda value: encoding.written(decode(value))
+    return lambda value: encoding.encode(decode(value))
 
 
 def boolean_text(value: bytes) -> bytes:

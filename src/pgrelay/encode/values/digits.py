@@ -15,7 +15,7 @@ MINUS: Final = ord("-")
 _POINT: Final = ord(".")
 
 # So many digits always fit in 64 bits.
-SAFE: Final = 18
+SAFE_DIGITS: Final = 18
 
 _DIGITS: Final = "made of digits"
 
@@ -31,7 +31,7 @@ _EIGHT: Final[i64] = 0xFFFF_FFFF
 def number(text: bytes, start: i64, end: i64) -> i64:
     """The number with 1 to 18 digits from `start` to before `end`."""
     size: i64 = end - start
-    if size <= 0 or size > SAFE or end > len(text):
+    if size <= 0 or size > SAFE_DIGITS or end > len(text):
         raise refusal(text[start:end], _DIGITS)
     if not COMPILED:
         digits = text[start:end]
@@ -71,7 +71,7 @@ def integer(text: bytes, start: i64, end: i64) -> i64:
     if end <= start:
         raise refusal(text[start:end], "an integer")
     first: i64 = start + 1 if text[start] == MINUS else start
-    if end - first <= SAFE:
+    if end - first <= SAFE_DIGITS:
         found = number(text, first, end)
         return -found if first > start else found
     if not text[first:end].isdigit():
@@ -85,9 +85,9 @@ def integer(text: bytes, start: i64, end: i64) -> i64:
 def few_decimals(text: bytes, start: i64, end: i64) -> tuple[i64, i64]:
     """Of a decimal without a sign: the number that its digits make, and how many are after the point.
 
-    -1 and 0 for one with more than `SAFE` characters, an exponent or anything else; interpreted, for all.
+    -1 and 0 for any other text, for more than `SAFE_DIGITS` characters, and always if interpreted.
     """
-    if not COMPILED or end <= start or end - start > SAFE:
+    if not COMPILED or end <= start or end - start > SAFE_DIGITS:
         return -1, 0
     number: i64 = 0
     point: i64 = -1

@@ -18,9 +18,9 @@ from pgrelay.encode.values.temporal import write_timestamp
 RAW: Final = 0  # the value's bytes are themselves valid JSON
 QUOTED: Final = 1  # between quotes as they are: bytes that never need escaping
 TEXT: Final = 2  # a JSON string whose bytes may need escaping: `pgrelay.encode.values.escapes`
-TRUTH: Final = 4  # a boolean
-LOCAL: Final = 5  # a timestamp in ISO 8601
-INSTANT: Final = 6  # the same of a timestamptz
+BOOL: Final = 4  # a boolean
+TIMESTAMP: Final = 5  # a timestamp in ISO 8601
+TIMESTAMPTZ: Final = 6  # the same of a timestamptz
 FLOAT: Final = 7  # a number, or one of the three values that JSON has no number for
 
 _QUOTE: Final[u8] = ord('"')
@@ -43,7 +43,7 @@ class JsonEncoding(Encoding):
             writer.append(_QUOTE)
         elif kind == RAW:
             copy(writer, data, start, end)
-        elif kind == TRUTH:
+        elif kind == BOOL:
             writer.write(_boolean(data, start, end))
         elif not _write_usual(writer, kind, data, start, end):
             assert self.convert is not None
@@ -54,8 +54,8 @@ def _write_usual(writer: BytesWriter, kind: int, data: bytes, start: i64, end: i
     """False, and nothing appended, if the value needs its converter."""
     if kind == FLOAT:
         return write_json_number(writer, data, start, end)
-    if kind == INSTANT or kind == LOCAL:
-        return write_timestamp(writer, data, start, end, kind == INSTANT)
+    if kind == TIMESTAMPTZ or kind == TIMESTAMP:
+        return write_timestamp(writer, data, start, end, kind == TIMESTAMPTZ)
     return False
 
 
