@@ -72,7 +72,7 @@ class Changes:
     def end(self, end_lsn: int) -> None:
         segment = self._segment
         assert segment is not None, "a transaction ended that never began"
-        if self.boundaries is not None and self.boundaries.begun:
+        if self.boundaries is not None and self.boundaries.has_records:
             segment.records.append(self.boundaries.end_record(self._envelope))
         segment.end_lsn = end_lsn
         self._segment = None
@@ -112,7 +112,7 @@ class Changes:
         _require_end(frame, self._row.write(self._image, plan, frame, pos + 1, old=old))
         after, new_key = self._image.getvalue(), self._key(plan)
         if new_key == old_key:
-            self._envelope.both(value, plan, before, after)
+            self._envelope.write_both(value, plan, before, after)
             if self._add_record(plan, new_key, frame, UPDATE, self._row.unchanged):
                 plan.updates += 1
         else:
@@ -236,7 +236,7 @@ class Changes:
         partition = EVERY_PARTITION if op == TRUNCATE else 0 if key is None else BY_KEY
         added = envelope.seq >= self._skip_below
         if added:
-            if boundaries is not None and not boundaries.begun:
+            if boundaries is not None and not boundaries.has_records:
                 segment.records.append(boundaries.begin_record(envelope))
             segment.records.append((topic, key, value, headers, partition))
             if op == DELETE and key is not None and self._options.tombstones:
@@ -252,7 +252,7 @@ class Changes:
             ("op", op.encode()),
             ("commit_lsn", b"%d" % envelope.commit_lsn),
             ("seq", b"%d" % envelope.seq),
-            ("txid", envelope.xid if envelope.in_transaction else None),
+            ("txid", envelope.xid_text if envelope.in_transaction else None),
         ]
         return headers if extra is None else headers + extra
 

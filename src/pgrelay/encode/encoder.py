@@ -187,7 +187,7 @@ class Encoder:
 
     def _relations_ahead(self) -> Iterator[RelationAhead]:
         """The relations that will be needed soon, from the deferred change on."""
-        lsn, xid = self._envelope.commit_lsn, self._envelope.xid_number
+        lsn, xid = self._envelope.commit_lsn, self._envelope.xid
         return relations_ahead(self._events, self._next, self._body_at, lsn, xid, self._relations)
 
     def _use_plan(self, plan: Plan) -> None:
@@ -266,7 +266,7 @@ class Encoder:
         if plan is not None:
             self._use_plan(plan)
         else:
-            self._needs.need_facts(body, envelope.xid_number, self._relations_ahead())
+            self._needs.need_facts(body, envelope.xid, self._relations_ahead())
         return True
 
     def _take_relation(self, frame: bytes) -> None:

@@ -26,10 +26,10 @@ class FlatJson(JsonEnvelope):
     absent because their TOAST value was not sent.
     """
 
-    def changed(self) -> None:
-        """Nothing is kept."""
+    def refresh(self) -> None:
+        """Nothing is derived in advance."""
 
-    def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
+    def write_member(self, writer: BytesWriter, name: str, content: bytes) -> None:
         writer.write(b"{" + json_name("__" + name) + b":" + content + b"}")
 
     def close(

@@ -38,11 +38,11 @@ class DebeziumAvro(AvroEnvelope):
         self._database: bytes = string(shown(options.database))
         self._head: bytes = string(options.version) + string("postgresql") + string(options.prefix)
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         times = long(self.commit_us // 1000) + long(self.commit_us)
         self._before_table = self._head + times + string("false") + self._database
-        self._before_lsn = optional_long(self.xid_number)
-        previous = b"null" if self.previous_commit is None else b'"%d"' % self.previous_commit
+        self._before_lsn = optional_long(self.xid)
+        previous = b"null" if self.previous_commit_lsn is None else b'"%d"' % self.previous_commit_lsn
         self._sequence = b"[" + previous + b',"'
         self._commit_lsn = long(self.commit_lsn)
         self._tails = {}
@@ -58,7 +58,7 @@ class DebeziumAvro(AvroEnvelope):
     def close_before(self, writer: BytesWriter) -> None:
         writer.write(NULL)
 
-    def both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
+    def write_both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
         writer.write(plan.opening.value)
         writer.write(PRESENT)
         writer.write(before)
@@ -73,7 +73,7 @@ class DebeziumAvro(AvroEnvelope):
     def close(
         self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
     ) -> None:
-        self.beside_rows(writer, unchanged)
+        self.write_after_rows(writer, unchanged)
         writer.write(self._before_table)
         writer.write(of.source_names)
         writer.write(self._before_lsn)

@@ -14,8 +14,8 @@ class AvroEnvelope(Envelope):
         super().__init__()
         self.no_place = NULL
 
-    def beside_rows(self, writer: BytesWriter, unchanged: Unchanged) -> None:
-        """Write what follows rows, if there are any: the unchanged columns, and that nothing is truncated."""
+    def write_after_rows(self, writer: BytesWriter, unchanged: Unchanged) -> None:
+        """Write what follows the rows, if any: the unchanged columns, and that nothing is truncated."""
         if unchanged is not None:
             writer.write(PRESENT + array(unchanged) + NULL if unchanged else b"\x00\x00")
 

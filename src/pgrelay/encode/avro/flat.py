@@ -18,7 +18,7 @@ class FlatAvro(AvroEnvelope):
         self._commit_ms: bytes = b""
         self._ops: dict[str, bytes] = {}
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         self._commit_lsn = long(self.commit_lsn)
         self._commit_ms = long(self.commit_us // 1000)
 
@@ -31,7 +31,7 @@ class FlatAvro(AvroEnvelope):
     def close(
         self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
     ) -> None:
-        self.beside_rows(writer, unchanged)
+        self.write_after_rows(writer, unchanged)
         writer.write(self._op(op))
         writer.write(self._commit_lsn)
         write_long(writer, self.seq)
