@@ -298,7 +298,7 @@ def test_with_binary_on_a_hashed_column_is_checked() -> None:
 
 @pytest.mark.parametrize(
     "facts",
-    [RelationFacts(types={16400: ColumnType(16400, "query_int", sends=False)}), RelationFacts()],
+    [RelationFacts(types={16400: ColumnType(16400, "query_int", has_binary_form=False)}), RelationFacts()],
     ids=["no binary form", "dropped since"],
 )
 def test_with_binary_on_a_type_that_comes_as_text_is_accepted(facts: RelationFacts) -> None:

@@ -114,7 +114,7 @@ def test_an_extensions_type_has_its_columns_modifier() -> None:
 def test_an_unknown_type_is_taken_as_text() -> None:
     """It was dropped since, together with the column."""
     (gone,) = plan(column("gone", type_oid=MOOD, typmod=7)).columns
-    assert gone.type == ColumnType(MOOD, "unknown", 7, sends=False)
+    assert gone.type == ColumnType(MOOD, "unknown", 7, has_binary_form=False)
     assert (gone.text.kind, gone.encoding, gone.binary) == (TEXT, "string", None)
 
 

@@ -170,7 +170,7 @@ class Plan(Collection):
         """
         if options.binary_values:
             for column in self.columns:
-                if column.type.sends and column.binary is None and not column.suppressed:
+                if column.type.has_binary_form and column.binary is None and not column.suppressed:
                     return column.unknown_form_error()
         return None
 
@@ -187,6 +187,6 @@ def column_type(column: RelationColumn, facts: RelationFacts) -> ColumnType:
         return known
     known = facts.types.get(column.type_oid)
     if known is None:
-        return ColumnType(column.type_oid, "unknown", column.typmod, sends=False)
+        return ColumnType(column.type_oid, "unknown", column.typmod, has_binary_form=False)
     # A column of a domain has no modifier of its own.
     return known if column.typmod < 0 else replace(known, typmod=column.typmod)

@@ -19,7 +19,7 @@ from pgrelay.encode.avro.body import (
     write_long,
 )
 from pgrelay.encode.avro.envelope import AvroEnvelope
-from pgrelay.encode.avro.names import shown
+from pgrelay.encode.avro.names import utf8_safe
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Collection, Plan
 from pgrelay.encode.records import Unchanged
@@ -35,7 +35,7 @@ class DebeziumAvro(AvroEnvelope):
         self._sequence: bytes = b""
         self._commit_lsn: bytes = b""
         self._tails: dict[str, bytes] = {}
-        self._database: bytes = string(shown(options.database))
+        self._database: bytes = string(utf8_safe(options.database))
         self._head: bytes = string(options.version) + string("postgresql") + string(options.prefix)
 
     def refresh(self) -> None:
@@ -92,7 +92,7 @@ class DebeziumAvro(AvroEnvelope):
     def _tail(self, op: str) -> bytes:
         tail = self._tails.get(op)
         if tail is None:
-            origin = optional_string(None if self.origin is None else shown(self.origin))
+            origin = optional_string(None if self.origin is None else utf8_safe(self.origin))
             tail = origin + string(op) + long(self.now_us // 1000) + long(self.now_us)
             self._tails[op] = tail
         return tail

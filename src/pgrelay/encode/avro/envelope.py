@@ -3,7 +3,7 @@
 from librt.strings import BytesWriter
 
 from pgrelay.encode.avro.body import NULL, PRESENT, array, string, write_length
-from pgrelay.encode.avro.names import shown
+from pgrelay.encode.avro.names import utf8_safe
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.plan import Collection
 from pgrelay.encode.records import Unchanged
@@ -21,9 +21,9 @@ class AvroEnvelope(Envelope):
 
     def message(self, writer: BytesWriter, of: Collection, prefix: str, content: bytes) -> None:
         writer.write(of.opening.value)
-        writer.write(string(shown(prefix)))
+        writer.write(string(utf8_safe(prefix)))
         write_length(writer, len(content))
         writer.write(content)
 
     def message_key(self, of: Collection, prefix: str) -> bytes:
-        return of.opening.key + string(shown(prefix))
+        return of.opening.key + string(utf8_safe(prefix))

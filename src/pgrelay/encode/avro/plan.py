@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pgrelay.encode.avro.body import NULL, PRESENT, sized, string
 from pgrelay.encode.avro.kinds import Schema
-from pgrelay.encode.avro.names import legal, shown
+from pgrelay.encode.avro.names import avro_name, utf8_safe
 from pgrelay.encode.avro.types import STRING, avro_binary_encoding, avro_text_encoding
 from pgrelay.encode.encodings import Encoding
 from pgrelay.encode.options import RecordOptions
@@ -33,7 +33,7 @@ class AvroColumn(ColumnPlan):
         dimensions: int,
     ) -> None:
         super().__init__(table, column, key, of, options)
-        self.field: str = legal(column.name)
+        self.field: str = avro_name(column.name)
         self.nullable: bool = not key or options.envelope == "flat"
         self.schema: Schema = STRING.schema
         if self.treatment == HASH:
@@ -63,7 +63,7 @@ def _unquoted(digest: Encoding) -> Encoding:
 
 def names_in_avro(schema: str, table: str) -> bytes:
     """A collection's `source_names`."""
-    return string(shown(schema)) + string(shown(table))
+    return string(utf8_safe(schema)) + string(utf8_safe(table))
 
 
 class AvroPlan(Plan):

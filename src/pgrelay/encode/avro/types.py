@@ -42,7 +42,7 @@ from pgrelay.encode.avro.kinds import (
     AvroEncoding,
     Schema,
 )
-from pgrelay.encode.binary.sets import array_decoder, hstore_decoder
+from pgrelay.encode.binary.containers import array_decoder, hstore_decoder
 from pgrelay.encode.binary.values import same_text, text_decoder
 from pgrelay.encode.encodings import CONVERT, Converter, Encodings
 from pgrelay.encode.types import ColumnType

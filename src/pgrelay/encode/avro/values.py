@@ -13,7 +13,7 @@ from mypy_extensions import i64, u8
 
 from pgrelay.encode.avro.body import PRESENT, long, sized
 from pgrelay.encode.encodings import Converter
-from pgrelay.encode.refusal import refusal
+from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.values.civil import DAY_US
 from pgrelay.encode.values.digits import MINUS, SAFE_DIGITS, few_decimals
 from pgrelay.encode.values.marks import Marks
@@ -43,14 +43,14 @@ def truth(value: bytes) -> bytes:
         return b"\x01"
     if value == b"f":
         return b"\x00"
-    raise refusal(value, "a boolean as Postgres prints one")
+    raise invalid_value(value, "a boolean as Postgres prints one")
 
 
 def write_double(writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
     """Append the double that is nearest to the decimal in `data[start:end]`."""
     found = _nearest(data, start, end)
     if math.isinf(found) and data[start:end] not in NOT_FINITE:
-        raise refusal(data[start:end], "a number that a double holds")
+        raise invalid_value(data[start:end], "a number that a double holds")
     write_f64_le(writer, found)
 
 
@@ -58,7 +58,7 @@ def single(value: bytes) -> bytes:
     """A float: the nearest to the decimal, which need not be the nearest to the decimal's double."""
     found = _nearest(value, 0, len(value))
     if abs(found) >= _PAST_FLOATS and value not in NOT_FINITE:
-        raise refusal(value, "a number that a float holds")
+        raise invalid_value(value, "a number that a float holds")
     body = _float_bytes(found)
     if read_f32_le(body, 0) != found and not _bits(found) & _BEYOND_MIDDLES and math.isfinite(found):
         body = _float_bytes(_off_the_middle(value, found))
@@ -78,7 +78,7 @@ def _nearest(data: bytes, start: i64, end: i64) -> float:
         return -found if first > start else found
     value = data[start:end]
     if not is_number(value) and value not in NOT_FINITE:
-        raise refusal(value, "a number as Postgres prints one")
+        raise invalid_value(value, "a number as Postgres prints one")
     return float(value)
 
 
@@ -105,17 +105,17 @@ def _off_the_middle(value: bytes, found: float) -> float:
 def finite_days(data: bytes, start: i64, end: i64) -> i64:
     """Days since 1970-01-01, of the date in `data[start:end]`."""
     if is_infinite(data, start, end):
-        raise refusal(data[start:end], "a date that Avro's logical type holds")
+        raise invalid_value(data[start:end], "a date that Avro's logical type holds")
     return days(data, start, end)
 
 
 def finite_micros(data: bytes, start: i64, end: i64) -> i64:
     """Microseconds since 1970-01-01 00:00, of the timestamp in `data[start:end]`."""
     if is_infinite(data, start, end):
-        raise refusal(data[start:end], "a timestamp that Avro's logical type holds")
+        raise invalid_value(data[start:end], "a timestamp that Avro's logical type holds")
     found = micros(data, start, end)
     if found > _I64_MAX:
-        raise refusal(data[start:end], "a timestamp that 64 bits of microseconds hold")
+        raise invalid_value(data[start:end], "a timestamp that 64 bits of microseconds hold")
     return found
 
 
@@ -131,7 +131,7 @@ def utc_time(value: bytes) -> bytes:
 
 def _within_day(value: bytes, found: i64) -> bytes:
     if found >= DAY_US:
-        raise refusal(value, "a time that Avro's logical type holds: 23:59:59.999999 is its last")
+        raise invalid_value(value, "a time that Avro's logical type holds: 23:59:59.999999 is its last")
     return long(found)
 
 
@@ -140,7 +140,9 @@ def decimal(scale: int) -> Converter:
 
     def convert(value: bytes) -> bytes:
         if value in NOT_FINITE:
-            raise refusal(value, "a number that an Avro decimal holds; records.numeric: double keeps it")
+            raise invalid_value(
+                value, "a number that an Avro decimal holds; records.numeric: double keeps it"
+            )
         return sized(integer_bytes(unscaled(value, scale)))
 
     return convert

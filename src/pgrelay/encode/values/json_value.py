@@ -8,7 +8,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.encodings import Encoding
-from pgrelay.encode.refusal import refusal
+from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.values.escapes import escaped, write_escaped
 from pgrelay.encode.values.numbers import write_json_number
 from pgrelay.encode.values.plain import copy
@@ -95,4 +95,4 @@ def _boolean(data: bytes, start: i64, end: i64) -> bytes:
             return b"true"
         if data[start] == _FALSE:
             return b"false"
-    raise refusal(data[start:end], "a boolean as Postgres prints one")
+    raise invalid_value(data[start:end], "a boolean as Postgres prints one")

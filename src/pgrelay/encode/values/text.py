@@ -31,7 +31,7 @@ from pgrelay.encode.encodings import (
     Encodings,
     array_of,
 )
-from pgrelay.encode.refusal import refusal
+from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.types import ColumnType
 from pgrelay.encode.values.arrays import array_converter
 from pgrelay.encode.values.hstore import hstore_converter
@@ -115,7 +115,7 @@ def single_byte_text(value: bytes) -> bytes:
 
 def _hexadecimal(value: bytes) -> bytes:
     if not value.startswith(b"\\x"):
-        raise refusal(value, "a bytea as Postgres prints it with bytea_output = hex")
+        raise invalid_value(value, "a bytea as Postgres prints it with bytea_output = hex")
     return value[2:]
 
 

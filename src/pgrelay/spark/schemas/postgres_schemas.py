@@ -14,7 +14,7 @@ from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.plan import RelationFacts, column_type
 from pgrelay.encode.schema import IDENTITIES
 from pgrelay.encode.topics import Topics, folded
-from pgrelay.encode.types import CatalogType, resolved
+from pgrelay.encode.types import CatalogType, resolve_type
 from pgrelay.encode.values.text import text_encoding
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
@@ -116,7 +116,7 @@ def _refuse_others(**chosen: str) -> None:
 
 
 def _column(row: dict[str, Any], types: Mapping[int, CatalogType], choices: Encodings, format: str) -> Column:
-    facts = RelationFacts(types={row["oid"]: resolved(row["oid"], -1, types)})
+    facts = RelationFacts(types={row["oid"]: resolve_type(row["oid"], -1, types)})
     of = column_type(RelationColumn(row["key"], row["name"], row["oid"], row["typmod"]), facts)
     if format == "avro":
         dimensions = row["dimensions"] if row["dimensions"] > 1 else of.dimensions
