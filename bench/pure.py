@@ -131,7 +131,7 @@ def encode(work: list[list[bytes]], spool_folder: Path, format: Format = "json")
     records = 0
     for frames in work:
         assembler.receive_all(frames, 0)
-        encoder.feed(assembler.take())
+        encoder.feed(assembler.take_events())
         while encoder.pending or encoder.need is not None:
             records += sum(len(out.records) for out in encoder.encode(1) if isinstance(out, Segment))
             if isinstance(encoder.need, FactsNeeded):

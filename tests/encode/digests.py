@@ -105,7 +105,7 @@ def _told(encoder: Encoder, numbers: SchemaNumbers) -> Iterator[object]:
                 if out.end_lsn is not None:
                     yield out.end_lsn
             else:
-                yield out
+                yield out.lsn
 
 
 def main() -> None:

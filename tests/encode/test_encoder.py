@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import pytest
 
-from pgrelay.assembly.events import Event, Reached, TransactionBegin
+from pgrelay.assembly.events import Event, TransactionBegin, Watermark
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement, FactsNeeded, TopicNeeded
 from pgrelay.encode.plan import RelationFacts
@@ -76,8 +76,10 @@ def test_a_transaction_in_pieces_has_several_segments() -> None:
 
 def test_positions_keep_their_place_between_transactions() -> None:
     first, second = transaction(commit_lsn=0x1800), transaction(commit_lsn=0x1900)
-    out = list(outcomes(encoder_of(), [Reached(0x1700), *first, Reached(0x1850), *second, Reached(0x1950)]))
-    assert [it.lsn if isinstance(it, Reached) else type(it) for it in out] == [
+    out = list(
+        outcomes(encoder_of(), [Watermark(0x1700), *first, Watermark(0x1850), *second, Watermark(0x1950)])
+    )
+    assert [it.lsn if isinstance(it, Watermark) else type(it) for it in out] == [
         0x1700,
         Segment,
         0x1850,

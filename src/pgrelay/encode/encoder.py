@@ -12,7 +12,7 @@ not when it comes, and loses it if another table takes the name: mostly it was d
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.events import Event, TransactionBegin, TransactionEnd, Watermark
 from pgrelay.encode.avro.schema import SchemaIds
 from pgrelay.encode.changes import Changes, parse_frame
 from pgrelay.encode.dead_letter import DeadLetters
@@ -112,7 +112,7 @@ class Encoder:
             self._note_partition(self._last_relation, self._events[0])
             self._last_relation = None
 
-    def encode(self, now_us: int, to_end: bool = False) -> list[Segment | Reached]:
+    def encode(self, now_us: int, to_end: bool = False) -> list[Segment | Watermark]:
         """Encode what was fed, up to a `need`, or with `to_end` up to the next end of a transaction.
 
         `now_us` is microseconds since 1970.
@@ -123,7 +123,7 @@ class Encoder:
         if self._deferred_error is not None:
             raise self._deferred_error
         self._envelope.set_clock(now_us)
-        done: list[Segment | Reached] = []
+        done: list[Segment | Watermark] = []
         try:
             self._encode_into(done, to_end)
         except PgrelayError as error:
@@ -134,7 +134,7 @@ class Encoder:
             self._deferred_error = error
         return done
 
-    def _encode_into(self, done: list[Segment | Reached], to_end: bool) -> None:
+    def _encode_into(self, done: list[Segment | Watermark], to_end: bool) -> None:
         changes, skips = self._changes, self._skips
         segment = changes.continue_transaction()
         if segment is not None:

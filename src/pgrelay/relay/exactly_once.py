@@ -108,7 +108,7 @@ class ExactlyOnce:
             check_numbering(position, self._upstream.numbering)
             self._committed = position
             self._encoder.skip_delivered(position.lsn, position.commit_lsn, position.seq)
-            self._assembler.delivered(position.lsn)
+            self._assembler.note_delivered(position.lsn)
         self.recovering = False
 
     @property

@@ -111,7 +111,7 @@ class Observer:
         unreceived_us = self._unreceived_us(session, waits_us)  # asked each time, since it remembers
         metrics.set_oldest_commit(unreceived_us if waits_us is None else waits_us)
         metrics.inflight_records = session.sink.in_queue
-        metrics.open_transactions = len(session.assembler.held())
+        metrics.open_transactions = len(session.assembler.open_transactions())
         metrics.spooled_bytes = session.assembler.spool.on_disk
         metrics.spooled_bytes_total += session.assembler.spool.take_written()
         metrics.delivery_errors += session.sink.failures.take_count()

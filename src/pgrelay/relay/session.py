@@ -28,7 +28,7 @@ from enum import Enum, auto
 from typing import Final
 
 from pgrelay.assembly.assembler import Assembler
-from pgrelay.assembly.events import Reached
+from pgrelay.assembly.events import Watermark
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.records import EVERY_PARTITION, Segment
 from pgrelay.errors import PgrelayError, SourceUnavailable
@@ -232,19 +232,19 @@ class Session:
         if self.encoder.need is not None:
             return self._send_on_errand(self._supply.meet(self.encoder.need))
         if not self.encoder.pending:
-            if self.assembler.doubtful:
-                return self._send_on_errand(self._leave_out_rolled_back(self.assembler.doubtful))
+            if self.assembler.in_doubt:
+                return self._send_on_errand(self._leave_out_rolled_back(self.assembler.in_doubt))
             if not self._intake.take_in():
                 if self._commit(self.guarantee.due_commit(nothing_else=True)):
                     return Rest.ERRAND
                 return Rest.REPORT if self.ledger.full else Rest.BYTES
-            self.encoder.feed(self.assembler.take())
+            self.encoder.feed(self.assembler.take_events())
         self._encode()
         return Rest.NOTHING
 
     async def _leave_out_rolled_back(self, subxids: Sequence[int]) -> None:
-        self.assembler.settle(await self._supply.rolled_back(subxids))
-        self.encoder.feed(self.assembler.take())
+        self.assembler.resolve(await self._supply.rolled_back(subxids))
+        self.encoder.feed(self.assembler.take_events())
 
     def _commit(self, commit: Commit | None) -> bool:
         """Begin the commit to Kafka, if there is one."""
@@ -270,7 +270,7 @@ class Session:
         else:
             self._enter(encoded)
 
-    async def _enter_truncates(self, truncates: list[Segment], encoded: list[Segment | Reached]) -> None:
+    async def _enter_truncates(self, truncates: list[Segment], encoded: list[Segment | Watermark]) -> None:
         """A truncate goes to every partition of its topic, and there may be more of them by now."""
         records = [record for segment in truncates for record in segment.records]
         await self.sink.topics.recount(
@@ -278,7 +278,7 @@ class Session:
         )
         self._enter(encoded)
 
-    def _enter(self, encoded: list[Segment | Reached]) -> None:
+    def _enter(self, encoded: list[Segment | Watermark]) -> None:
         self.entries.enter(encoded)
         self._hand_over()
 

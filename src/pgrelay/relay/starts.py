@@ -230,7 +230,7 @@ class Starts:
         spool, prepared = await open_spool(server.spool_directory, source, status_interval_s, first_xid)
         renames = Renames(encoder.session_relations, records.selection.is_relayed, self._tried_renames)
         assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
-        assembler.delivered(self.resume_point.delivered_lsn)
+        assembler.note_delivered(self.resume_point.delivered_lsn)
         guarantee = start.guarantee(server, slot, ledger, assembler, encoder)
         return Session(
             source=source,

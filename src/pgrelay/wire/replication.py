@@ -41,7 +41,7 @@ class PrimaryKeepalive:
         message = cls(
             cursor.u64("end LSN"), unix_us(cursor.i64("send time")), cursor.u8("reply requested") != 0
         )
-        cursor.end()
+        cursor.require_end()
         return message
 
 

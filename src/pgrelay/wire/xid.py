@@ -7,7 +7,7 @@ _WRAP: Final = 0xFFFF_FFFF
 _HALF: Final = 1 << 31
 
 
-def ahead(xid: int, other: int) -> int | None:
+def xids_ahead(xid: int, other: int) -> int | None:
     """How far `xid` lies at or ahead of another xid; None if it lies behind. Either may have 64 bits.
 
     Of any transaction's ids, less than half lie ahead of it.
