@@ -149,11 +149,11 @@ def _check(options: Namespace) -> int:
 
 def _mistakes_as_json(mistakes: SetupError) -> str:
     """One finding per line; each line is a mistake in the configuration."""
-    from pgrelay.check.findings import refused
+    from pgrelay.check.findings import refusal_finding
     from pgrelay.check.report import as_json
 
     why = f"no command starts with it: exit code {SetupError.exit_code}"
-    return as_json([refused(SetupError(line), why) for line in str(mistakes).splitlines()])
+    return as_json([refusal_finding(SetupError(line), why) for line in str(mistakes).splitlines()])
 
 
 def _status(options: Namespace) -> int:

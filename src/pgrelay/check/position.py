@@ -1,6 +1,6 @@
 """Compare Kafka's position from earlier runs with the slot, as a run does, to find a gap before the run."""
 
-from pgrelay.check.findings import Finding, ok, refused, warning
+from pgrelay.check.findings import Finding, ok, refusal_finding, warning
 from pgrelay.config import Config
 from pgrelay.errors import (
     GapError,
@@ -44,29 +44,29 @@ async def position_findings(
     except PgrelayError:
         return []
     try:
-        return await _asked(server, sink, slot)
+        return await _compare_with_kafka(server, sink, slot)
     finally:
         await sink.close()
 
 
-async def _asked(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
+async def _compare_with_kafka(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
     try:
         await sink.topics.learn()
     except (KafkaUnavailable, SetupError):
         return []
     try:
-        return await _held_against(server, sink, slot)
+        return await _compare(server, sink, slot)
     except StandbyNotReady as waits:
-        return [refused(waits, "a run would wait")]
+        return [refusal_finding(waits, "a run would wait")]
     except GapError as gap:
-        return [refused(gap, f"a run would lose changes, and ends with exit code {gap.exit_code}")]
+        return [refusal_finding(gap, f"a run would lose changes, and ends with exit code {gap.exit_code}")]
     except PositionError as unread:
-        return [refused(unread, f"a run ends with exit code {unread.exit_code}")]
+        return [refusal_finding(unread, f"a run ends with exit code {unread.exit_code}")]
     except SetupError:
         return []
 
 
-async def _held_against(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
+async def _compare(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
     if slot is None:
         await refuse_new_slot(sink, server)
         return []

@@ -45,7 +45,7 @@ class OldestTransaction:
     end: str
 
 
-async def server(catalog: Catalog) -> ServerFacts:
+async def server_facts(catalog: Catalog) -> ServerFacts:
     query = sql.SQL(
         "SELECT current_setting('server_version'), current_user::text, r.rolsuper, "
         "has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery(), "
@@ -79,7 +79,7 @@ async def server(catalog: Catalog) -> ServerFacts:
     )
 
 
-async def reader(catalog: Catalog, pid: int) -> str:
+async def slot_reader(catalog: Catalog, pid: int) -> str:
     """Who a process is: `pgrelay from 10.0.0.7`; empty if it has gone."""
     query = sql.SQL(
         "SELECT application_name, coalesce(host(client_addr), 'the server itself') "

@@ -71,20 +71,21 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a run gets: `tables` as they are published, and `stored`, the tables that store the rows.
+    """What a run gets: `tables` as they are published, and `leaves`, the tables that store the rows.
 
-    They differ for a partitioned table that is published as one: `stored` has its partitions, and `roots`
-    maps their OIDs to its own. `changed` has the OIDs of tables whose updates or deletes are published.
-    `columns` has each distinct list of published columns by OID; `listed` has the OIDs of tables with an
-    explicit column list; both are empty before Postgres 15. `schemas` are published whole; None means all.
+    They differ for a partitioned table that is published as one: `leaves` has its partitions, and `roots`
+    maps their OIDs to its own. `updates_published` has the OIDs of tables whose updates or deletes are
+    published. `columns` has each distinct list of published columns by OID; `with_column_list` has the OIDs
+    of tables with an explicit column list; both are empty before Postgres 15. `schemas` are published whole;
+    None means all.
     """
 
     tables: tuple[Table, ...] = ()
-    stored: tuple[Table, ...] = ()
+    leaves: tuple[Table, ...] = ()
     roots: dict[int, int] = field(default_factory=dict)
-    changed: frozenset[int] = frozenset()
+    updates_published: frozenset[int] = frozenset()
     columns: dict[int, list[list[str]]] = field(default_factory=dict)
-    listed: frozenset[int] = frozenset()
+    with_column_list: frozenset[int] = frozenset()
     schemas: tuple[str, ...] | None = ()
     truncates: bool = True
 
@@ -93,8 +94,8 @@ class Published:
         """The OIDs of `tables` whose updates may leave out large values: old rows are not sent whole."""
         return frozenset(
             self.roots.get(table.oid, table.oid)
-            for table in self.stored
-            if table.large and table.identity != "f" and table.oid in self.changed
+            for table in self.leaves
+            if table.large and table.identity != "f" and table.oid in self.updates_published
         )
 
 
@@ -153,11 +154,11 @@ async def published(catalog: Catalog, names: Sequence[str]) -> Published:
     stored = await leaves(catalog, oids)
     return Published(
         tables=await tables(catalog, oids),
-        stored=await tables(catalog, [leaf for leaf, _ in stored]),
+        leaves=await tables(catalog, [leaf for leaf, _ in stored]),
         roots={leaf: table for leaf, table in stored if leaf != table},
-        changed=_with_leaves({row[0] for row in rows if row[1]}, stored),
+        updates_published=_with_leaves({row[0] for row in rows if row[1]}, stored),
         columns={row[0]: row[2] for row in rows if row[2]},
-        listed=frozenset(row[0] for row in rows if row[3]),
+        with_column_list=frozenset(row[0] for row in rows if row[3]),
         schemas=await _whole_schemas(catalog, names),
     )
 
@@ -167,7 +168,7 @@ async def planned(catalog: Catalog, names: Sequence[TableOrSchema]) -> Published
     oids = [leaf for leaf, _ in await leaves(catalog, [row[0] for row in await publishable(catalog, names)])]
     found = await tables(catalog, oids)
     schemas = tuple(schema for schema, table in names if table is None)
-    return Published(found, found, changed=frozenset(oids), schemas=schemas if names else None)
+    return Published(found, found, updates_published=frozenset(oids), schemas=schemas if names else None)
 
 
 def _column_lists(version: int) -> tuple[sql.SQL, sql.SQL]:
@@ -331,6 +332,6 @@ def _is_published(oid: int, column: str, published: Published) -> bool:
     return lists is None or any(column in names for names in lists)
 
 
-def differing(lists: Sequence[Sequence[str]]) -> bool:
+def lists_differ(lists: Sequence[Sequence[str]]) -> bool:
     """Whether publications disagree on a table's columns; their order does not matter."""
     return any(set(one) != set(other) for one, other in pairwise(lists))
