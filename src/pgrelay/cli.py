@@ -157,12 +157,12 @@ def _mistakes_as_json(mistakes: SetupError) -> str:
 
 
 def _status(options: Namespace) -> int:
-    from pgrelay.config import load_whereabouts
+    from pgrelay.config import load_status_endpoint
     from pgrelay.status.client import ask
     from pgrelay.status.snapshot import Snapshot
     from pgrelay.status.terminal import render
 
-    document = ask(load_whereabouts(options.config), options.config)
+    document = ask(load_status_endpoint(options.config), options.config)
     if options.json:
         print_result(json.dumps(document, indent=2))
     else:

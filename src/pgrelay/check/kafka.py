@@ -13,7 +13,7 @@ from pgrelay.check.kafka_topics import topic_findings
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import SinkConfig
 from pgrelay.config.kafka_options import BOOTSTRAP, FALSE
-from pgrelay.config.secrets import mask_complaint
+from pgrelay.config.secrets import mask_error
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
 from pgrelay.kafka.cluster import Broker, Cluster, Overview
@@ -67,7 +67,7 @@ async def _findings(cluster: Cluster, config: SinkConfig, wanted: Sequence[Wante
         overview = await cluster.overview()
     except KafkaException as failure:
         finding = kafka_unreachable(cluster.complaint, failure.args[0], config.kafka[BOOTSTRAP])
-        return [replace(finding, why=mask_complaint(finding.why, config.kafka))]
+        return [replace(finding, why=mask_error(finding.why, config.kafka))]
     brokers = counted(len(overview.brokers), "broker")
     found = [ok(f"Kafka answers at {config.kafka[BOOTSTRAP]}, by {_protocol(config.kafka)}: {brokers}")]
     broker, unreachable = await _brokers(cluster, overview)

@@ -28,7 +28,7 @@ _NAMED = re.compile(
 _USER_INFO = re.compile(r"(?<=://)[^/\s]+(?=@)")
 
 _WORD_ENDS = re.compile(r"[\s,;=]+")
-_LEAST_WORD: Final = 4
+_MIN_WORD_LENGTH: Final = 4
 
 
 def is_secret(name: str) -> bool:
@@ -56,14 +56,14 @@ def quoted(text: str) -> str:
     return repr(mask_text(text))
 
 
-def mask_complaint(text: str, options: Mapping[str, str]) -> str:
+def mask_error(text: str, options: Mapping[str, str]) -> str:
     """A client's error message without any secret option's value or a piece of it."""
     for name, value in options.items():
         if is_secret(name):
             if value and name.startswith("basic.auth."):
                 text = text.replace(b64encode(value.encode()).decode(), MASK)
             # librdkafka quotes single words; at the end it quotes the rest of a value that it can't parse.
-            words = [word for word in _WORD_ENDS.split(value) if len(word) >= _LEAST_WORD]
+            words = [word for word in _WORD_ENDS.split(value) if len(word) >= _MIN_WORD_LENGTH]
             rests = (value[start:] for start in range(len(value)))
             rest = next((rest for rest in rests if text.endswith(f" {rest}")), "")
             text = text.removesuffix(rest) + MASK if rest else text

@@ -6,7 +6,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from pgrelay.config.option_files import unreadable
-from pgrelay.config.secrets import mask_complaint
+from pgrelay.config.secrets import mask_error
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 
 # Errors that a grant cures, and errors that mean that we are not let in at all.
@@ -161,7 +161,7 @@ def refused_options(error: Exception, options: Mapping[str, str]) -> SetupError:
         # Use the name that the file uses.
         if alias in options and name not in options:
             told = told.replace(f'"{name}"', f'"{alias}"')
-    return SetupError(f"sink.kafka: {mask_complaint(told, options)}; see librdkafka's CONFIGURATION.md")
+    return SetupError(f"sink.kafka: {mask_error(told, options)}; see librdkafka's CONFIGURATION.md")
 
 
 def what_it_says(error: Exception) -> str:

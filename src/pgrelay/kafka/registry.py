@@ -16,7 +16,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pgrelay.config.option_files import unreadable
-from pgrelay.config.secrets import mask_complaint, mask_url
+from pgrelay.config.secrets import mask_error, mask_url
 from pgrelay.encode.avro.schema import SchemaIds, Schemas, successor
 from pgrelay.errors import PgrelayError, RegistryUnavailable, SetupError
 from pgrelay.kafka.errors import TOKEN_REFUSALS, UNTRUSTED
@@ -178,7 +178,7 @@ class Registry:
 
     def _safe(self, told: str) -> str:
         """What the client or the registry said, in one line and without a secret of ours."""
-        return mask_complaint(printable(" ".join(told.split())), self._options)
+        return mask_error(printable(" ".join(told.split())), self._options)
 
     def _away(self, reason: str) -> RegistryUnavailable:
         return RegistryUnavailable(
