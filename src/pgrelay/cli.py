@@ -202,7 +202,12 @@ def _plan(options: Namespace) -> int:
     from pgrelay.plan import plan
 
     summary = _complete(
-        plan(Path(options.config), options.shards, options.output, apart=options.ignore_foreign_keys)
+        plan(
+            Path(options.config),
+            options.shards,
+            options.output,
+            ignore_foreign_keys=options.ignore_foreign_keys,
+        )
     )
     print_result(summary)
     return 0

@@ -5,7 +5,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from pgrelay.config.option_files import unreadable
+from pgrelay.config.option_files import unreadable_file
 from pgrelay.config.secrets import mask_error
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 
@@ -154,7 +154,7 @@ def fenced(reason: KafkaError) -> bool:
 
 def refused_options(error: Exception, options: Mapping[str, str]) -> SetupError:
     """The error if librdkafka refuses the options of `sink.kafka`."""
-    if (missing := unreadable(options)) is not None:
+    if (missing := unreadable_file(options)) is not None:
         return SetupError(f"sink.kafka.{missing}; correct the path")
     told = " ".join(what_it_says(error).split())
     for alias, name in _ALIASES.items():

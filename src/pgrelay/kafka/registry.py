@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pgrelay.config.option_files import unreadable
+from pgrelay.config.option_files import unreadable_file
 from pgrelay.config.secrets import mask_error, mask_url
 from pgrelay.encode.avro.schema import SchemaIds, Schemas, successor
 from pgrelay.errors import PgrelayError, RegistryUnavailable, SetupError
@@ -84,7 +84,7 @@ class Registry:
                 f"records.schema_registry: {told.rstrip('.')}; or name an http:// proxy in proxy or ALL_PROXY"
             ) from None
         except (ValueError, TypeError, OSError) as error:
-            told = unreadable(options) or self._safe(str(error))
+            told = unreadable_file(options) or self._safe(str(error))
             raise SetupError(f"records.schema_registry: {told}; correct or leave out the option") from None
 
     async def connect(self) -> None:
