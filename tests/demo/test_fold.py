@@ -93,8 +93,11 @@ def test_missing_and_surplus_rows_are_counted(connection: psycopg.Connection) ->
 
 def test_rows_rolled_back_at_savepoints_are_not_in_the_table(connection: psycopg.Connection) -> None:
     skus = {row["sku"] for row in rows_of(connection, "supplier_prices")}
-    taken_back = {
-        key[0] for each in transactions(1, 60) for table, key in each.never if table == "supplier_prices"
+    rolled_back = {
+        key[0]
+        for each in transactions(1, 60)
+        for table, key in each.rolled_back_keys
+        if table == "supplier_prices"
     }
-    assert taken_back
-    assert not skus & taken_back
+    assert rolled_back
+    assert not skus & rolled_back

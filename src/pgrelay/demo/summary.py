@@ -31,13 +31,13 @@ class Outcome:
     lake_lag: str = ""
 
     @property
-    def good(self) -> bool:
+    def succeeded(self) -> bool:
         equal = all(comparison.equal for comparison in (*self.comparisons, *self.lake))
-        return equal and not self.tally.seen_anyway and self.relay_exit_code == 0
+        return equal and not self.tally.leaked and self.relay_exit_code == 0
 
 
 def summary(outcome: Outcome) -> Iterator[Line]:
-    """The summary's lines, whether the outcome is good or bad."""
+    """The summary's lines, whatever the outcome."""
     yield []
     yield from _counts(outcome)
     yield []
@@ -50,7 +50,7 @@ def summary(outcome: Outcome) -> Iterator[Line]:
             "streamed", f"{counted(transactions, 'large transaction')} sent before commit, in {parts} parts"
         )
     tally = outcome.tally
-    yield _point("lag", f"{tally.lag_ms:.0f} ms from commit to consumer, {tally.longest_ms:.0f} ms at most")
+    yield _point("lag", f"{tally.lag_ms:.0f} ms from commit to consumer, {tally.max_lag_ms:.0f} ms at most")
     yield _point(
         "records",
         f"{tally.total:,} in {outcome.elapsed_s:.1f} s; {counted(outcome.shown, 'row change')} shown above",
@@ -103,11 +103,11 @@ def _lake(outcome: Outcome) -> Iterator[Line]:
 
 
 def _taken_back(tally: Tally) -> Iterator[Line]:
-    rows = counted(len(tally.taken_back), "row")
-    if tally.seen_anyway:
-        text = f"{len(tally.seen_anyway):,} of {rows} that savepoints rolled back are in Kafka"
+    rows = counted(len(tally.rolled_back), "row")
+    if tally.leaked:
+        text = f"{len(tally.leaked):,} of {rows} that savepoints rolled back are in Kafka"
         yield _point("ROLLED BACK", text, good=False)
-    elif tally.taken_back:
+    elif tally.rolled_back:
         yield _point("rolled back", f"{rows} at savepoints; none of them is in Kafka")
 
 
