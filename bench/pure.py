@@ -158,8 +158,8 @@ def in_form(form: Form, shapes: list[str], rows: int, format: Format = "json") -
     here = [sys.executable, "-m", "bench.pure", "--here", "--rows", str(rows)]
     here += ["--formats", format, "--shapes", *shapes]
     root = Path(__file__).parents[1]
-    told = subprocess.run(here, env=environment(form), cwd=root, check=True, capture_output=True, text=True)
-    return {shape: float(us) for shape, us in (line.split() for line in told.stdout.splitlines())}
+    child = subprocess.run(here, env=environment(form), cwd=root, check=True, capture_output=True, text=True)
+    return {shape: float(us) for shape, us in (line.split() for line in child.stdout.splitlines())}
 
 
 def main() -> None:
