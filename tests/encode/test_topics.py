@@ -46,7 +46,7 @@ def topics_of(
     return [topics.claim(schema, table) for schema, table in tables]
 
 
-def folded(topic: str) -> str:
+def collision_key(topic: str) -> str:
     return topic.replace(".", "_")
 
 
@@ -95,7 +95,7 @@ def test_two_tables_never_share_a_topic(one: tuple[str, str], other: tuple[str, 
     assume(one != other)
     first, second = topic(*one), topic(*other)
     assert first != second
-    if folded(first) == folded(second):
+    if collision_key(first) == collision_key(second):
         with pytest.raises(SetupError):
             topics_of([one, other])
     else:
@@ -125,7 +125,7 @@ def test_tables_with_similar_names_have_different_topics(
     one: tuple[str, str], other: tuple[str, str]
 ) -> None:
     first, second = topics_of([one, other])
-    assert folded(first) != folded(second)
+    assert collision_key(first) != collision_key(second)
 
 
 # --- Long names

@@ -76,32 +76,32 @@ async def _check_catalogue(
         return [error(what, str(refusal), CHECK_AGAIN)], Published()
     found = server_findings(server, source, slot is not None) + host_findings(source.dsn)
     found += await replication_findings(source.dsn)
-    found += await _guarded("the clock", clock_findings(catalog))
+    found += await _or_not_checked("the clock", clock_findings(catalog))
     # A slot of another kind says nothing about the position and the publications.
     slot_usable = slot is not None and wrong_kind(slot, source.slot, catalog.database) is None
     position: list[Finding] = []
     if slot is None or slot_usable:
         asked = position_findings(catalog, config, slot, server.standby)
-        position = await _guarded("the position in Kafka", asked)
+        position = await _or_not_checked("the position in Kafka", asked)
     would_lose_changes = slot is None and any(finding.level == "error" for finding in position)
     if not would_lose_changes:
         # With an error in the position, a run would not create the missing slot.
-        found += await _guarded("the slot", slot_findings(catalog, server, source, slot))
+        found += await _or_not_checked("the slot", slot_findings(catalog, server, source, slot))
     found += position
-    found += await _guarded("the other slots", other_slot_findings(catalog, source.slot))
+    found += await _or_not_checked("the other slots", other_slot_findings(catalog, source.slot))
     try:
         more, published = await publication_findings(catalog, server, source, selection, slot_usable)
     except PgrelayError as refusal:
         return [*found, not_checked("the publications", refusal)], Published()
     found += more
-    found += await _guarded("the tables", table_findings(catalog, config, published, selection))
+    found += await _or_not_checked("the tables", table_findings(catalog, config, published, selection))
     if reads_rows:
         largest = largest_record(config.sink.kafka)
-        found += await _guarded("the rows", width_findings(catalog, published.leaves, largest))
+        found += await _or_not_checked("the rows", width_findings(catalog, published.leaves, largest))
     return found, published
 
 
-async def _guarded(what: str, findings: Awaitable[list[Finding]]) -> list[Finding]:
+async def _or_not_checked(what: str, findings: Awaitable[list[Finding]]) -> list[Finding]:
     try:
         return await findings
     except PgrelayError as refusal:

@@ -43,7 +43,7 @@ def summary(outcome: Outcome) -> Iterator[Line]:
     yield []
     yield from _equality(outcome.comparisons)
     yield from _lake(outcome)
-    yield from _taken_back(outcome.tally)
+    yield from _rolled_back(outcome.tally)
     transactions, parts = outcome.streamed
     if transactions:
         yield _point(
@@ -95,14 +95,14 @@ def _lake(outcome: Outcome) -> Iterator[Line]:
     yield []
     yield [("", f"{'':15}"), ("dim", f"{'in Postgres':>12}{'in the lake':>12}")]
     for each in outcome.lake:
-        there = each.rows - each.missing + each.surplus
+        in_lake = each.rows - each.missing + each.surplus
         word = ("green", "  equal") if each.equal else ("red", "  DIFFERENT")
-        yield [("", f"{each.table:15}{each.rows:>12,}{there:>12,}"), word]
+        yield [("", f"{each.table:15}{each.rows:>12,}{in_lake:>12,}"), word]
     yield []
     yield _point("lake lag", outcome.lake_lag)
 
 
-def _taken_back(tally: Tally) -> Iterator[Line]:
+def _rolled_back(tally: Tally) -> Iterator[Line]:
     rows = counted(len(tally.rolled_back), "row")
     if tally.leaked:
         text = f"{len(tally.leaked):,} of {rows} that savepoints rolled back are in Kafka"

@@ -207,7 +207,7 @@ class Changes:
 
     def _add_record(
         self,
-        of: Collection,
+        collection: Collection,
         key: bytes | None,
         frame: bytes,
         op: str,
@@ -223,14 +223,14 @@ class Changes:
         if segment is None:
             raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} outside any transaction")
         boundaries = self.boundaries if envelope.in_transaction else None
-        place = envelope.no_place if boundaries is None else boundaries.place(of.table, envelope)
-        envelope.close(self._value, of, frame_lsn(frame), op, unchanged, place)
+        place = envelope.no_place if boundaries is None else boundaries.place(collection.table, envelope)
+        envelope.close(self._value, collection, frame_lsn(frame), op, unchanged, place)
         value = self._value.getvalue()
         headers = self._headers(op, extra) if self._options.headers else extra
-        topic = of.topic
-        refused = of.limits.refusal(topic, key is not None, record_size(key, value, headers))
+        topic = collection.topic
+        refused = collection.limits.refusal(topic, key is not None, record_size(key, value, headers))
         if refused:
-            error = RecordError(f"{of.table}: {refused}", of.table).at(frame_lsn(frame))
+            error = RecordError(f"{collection.table}: {refused}", collection.table).at(frame_lsn(frame))
             self._dead_letter(key, value, error, self._headers(op, None))
             return False
         partition = EVERY_PARTITION if op == TRUNCATE else 0 if key is None else BY_KEY
@@ -242,7 +242,7 @@ class Changes:
             if op == DELETE and key is not None and self._options.tombstones:
                 segment.records.append((topic, key, None, headers, partition))
         if boundaries is not None:
-            boundaries.count(of.table)
+            boundaries.count(collection.table)
         envelope.seq += 1
         return added
 

@@ -55,13 +55,19 @@ class DebeziumJson(JsonEnvelope):
         writer.write(b'{"before":null,"after":null,' + json_name(name) + b":" + content)
 
     def close(
-        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
+        self,
+        writer: BytesWriter,
+        collection: Collection,
+        lsn: int,
+        op: str,
+        unchanged: Unchanged,
+        place: bytes,
     ) -> None:
         if unchanged:
             writer.write(b',"unchanged":' + json_array(unchanged))
         digits = b"%d" % lsn
         writer.write(self._before_table)
-        writer.write(of.source_names)
+        writer.write(collection.source_names)
         writer.write(self._before_lsn)
         writer.write(digits)
         writer.write(self._middle)

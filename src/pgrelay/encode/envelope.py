@@ -78,16 +78,22 @@ class Envelope:
         """Write a truncate, in place of rows."""
         raise NotImplementedError
 
-    def message(self, writer: BytesWriter, of: Collection, prefix: str, content: bytes) -> None:
+    def message(self, writer: BytesWriter, collection: Collection, prefix: str, content: bytes) -> None:
         """Write a logical message, in place of rows."""
         raise NotImplementedError
 
-    def message_key(self, of: Collection, prefix: str) -> bytes:
+    def message_key(self, collection: Collection, prefix: str) -> bytes:
         """The key of a logical message's record."""
         raise NotImplementedError
 
     def close(
-        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
+        self,
+        writer: BytesWriter,
+        collection: Collection,
+        lsn: int,
+        op: str,
+        unchanged: Unchanged,
+        place: bytes,
     ) -> None:
         """Write all that follows the rows. `place`, from `Boundaries`, is the record's in its transaction."""
         raise NotImplementedError
@@ -100,11 +106,11 @@ class JsonEnvelope(Envelope):
         content = b'{"cascade":%b,"restart_identity":%b}' % (_boolean(cascade), _boolean(restart_identity))
         self.write_member(writer, "truncate", content)
 
-    def message(self, writer: BytesWriter, of: Collection, prefix: str, content: bytes) -> None:
+    def message(self, writer: BytesWriter, collection: Collection, prefix: str, content: bytes) -> None:
         encoded = b2a_base64(content, newline=False)
         self.write_member(writer, "message", b'{"prefix":%b,"content":"%b"}' % (json_name(prefix), encoded))
 
-    def message_key(self, of: Collection, prefix: str) -> bytes:
+    def message_key(self, collection: Collection, prefix: str) -> bytes:
         return b'{"prefix":%b}' % json_name(prefix)
 
     def write_member(self, writer: BytesWriter, name: str, content: bytes) -> None:

@@ -33,7 +33,13 @@ class FlatJson(JsonEnvelope):
         writer.write(b"{" + json_name("__" + name) + b":" + content + b"}")
 
     def close(
-        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
+        self,
+        writer: BytesWriter,
+        collection: Collection,
+        lsn: int,
+        op: str,
+        unchanged: Unchanged,
+        place: bytes,
     ) -> None:
         # The row is a closed object: take its brace away, and add a comma if it has members.
         writer.truncate(len(writer) - 1)

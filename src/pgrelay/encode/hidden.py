@@ -40,7 +40,7 @@ class HiddenColumns:
         if known is not None:
             if lsn < known.lsn:
                 return
-            _refuse_shown(plan, known)
+            _refuse_exposed(plan, known)
         columns = {
             column.name: (index, column.type_oid, column.treatment)
             for index, column in enumerate(plan.columns)
@@ -51,9 +51,9 @@ class HiddenColumns:
             self._known.pop(oid, None)
 
 
-def _refuse_shown(plan: Plan, known: _Known) -> None:
+def _refuse_exposed(plan: Plan, known: _Known) -> None:
     for name, (index, type_oid, treatment) in known.columns.items():
-        shown = None if treatment == KEEP else _shown(plan, known, name, index, type_oid)
+        shown = None if treatment == KEEP else _exposed_name(plan, known, name, index, type_oid)
         if shown is not None:
             raise SetupError(
                 f"{plan.table}.{shown} takes the place of {known.table}.{name}, which "
@@ -62,7 +62,7 @@ def _refuse_shown(plan: Plan, known: _Known) -> None:
             )
 
 
-def _shown(plan: Plan, known: _Known, name: str, index: int, type_oid: int) -> str | None:
+def _exposed_name(plan: Plan, known: _Known, name: str, index: int, type_oid: int) -> str | None:
     """The name under which a column that was hidden would be shown; None if it still is hidden, or is gone.
 
     Another name may be a new column's, if the old one was dropped. It is taken for the old one's if it has

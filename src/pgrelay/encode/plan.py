@@ -50,10 +50,12 @@ class ColumnPlan:
     that is not `visible` (dropped, masked or hashed) may not be seen.
     """
 
-    def __init__(self, table: str, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions):
+    def __init__(
+        self, table: str, column: RelationColumn, key: bool, pg_type: ColumnType, options: RecordOptions
+    ):
         treatment = options.selection.treatment(table, column.name, key)
-        text = text_encoding(of, options.encodings)
-        binary = binary_encoding(of, options.encodings)
+        text = text_encoding(pg_type, options.encodings)
+        binary = binary_encoding(pg_type, options.encodings)
         if treatment == HASH:
             text = JsonEncoding(CONVERT, HIDDEN_ENCODING, hash_converter(text, options.selection.hash_key))
             if binary is not None:
@@ -64,7 +66,7 @@ class ColumnPlan:
         self.name = column.name
         self.type_oid = column.type_oid
         self.key = key
-        self.type = of
+        self.type = pg_type
         self.treatment = treatment
         self.encoding: str = text.name if treatment != MASK else HIDDEN_ENCODING
         self.dropped: bool = treatment == DROP
@@ -157,10 +159,10 @@ class Plan(Collection):
         self.announced = False
 
     def column_plan(
-        self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
+        self, column: RelationColumn, key: bool, pg_type: ColumnType, options: RecordOptions
     ) -> ColumnPlan:
         """One column in the plan's format. Called while a plan is built, once it has `facts`."""
-        return ColumnPlan(self.table, column, key, of, options)
+        return ColumnPlan(self.table, column, key, pg_type, options)
 
     def unsupported_binary(self, options: RecordOptions) -> SetupError | None:
         """Why the rows can't be relayed: values of a column come in a binary form that we don't know.

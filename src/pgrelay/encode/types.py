@@ -175,11 +175,11 @@ def builtin_type(oid: int, typmod: int = -1) -> ColumnType | None:
     scalar = _SCALARS.get(oid)
     if scalar is not None:
         return replace(scalar, typmod=typmod)
-    element = _ELEMENTS.get(oid)
-    if element is None:
+    element_oid = _ELEMENTS.get(oid)
+    if element_oid is None:
         return None
-    of = builtin_type(element, typmod)
-    return ColumnType(oid, f"_{_SCALARS[element].name}", typmod, of, ";" if element == oids.BOX else ",")
+    name, delimiter = f"_{_SCALARS[element_oid].name}", ";" if element_oid == oids.BOX else ","
+    return ColumnType(oid, name, typmod, builtin_type(element_oid, typmod), delimiter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +216,8 @@ def resolve_type(oid: int, typmod: int, known: Mapping[int, CatalogType]) -> Col
         return ColumnType(oid, "unknown", typmod)
     row = known[oid]
     if row.typtype == "d":
-        of = resolve_type(row.base, row.base_typmod, known)
-        return replace(of, dimensions=row.dimensions) if row.dimensions > 1 else of
+        base = resolve_type(row.base, row.base_typmod, known)
+        return replace(base, dimensions=row.dimensions) if row.dimensions > 1 else base
     if row.category == "A" and row.element:
         return _array(row, typmod, known)
     made_of = resolve_type(row.made_of, -1, known) if row.made_of else None
@@ -227,9 +227,9 @@ def resolve_type(oid: int, typmod: int, known: Mapping[int, CatalogType]) -> Col
 
 
 def _array(row: CatalogType, typmod: int, known: Mapping[int, CatalogType]) -> ColumnType:
-    name, of = row.name, resolve_type(row.element, typmod, known)
-    element = known.get(row.element)
-    if element is not None and element.typtype == "d" and not of.is_array:
+    name, element = row.name, resolve_type(row.element, typmod, known)
+    element_row = known.get(row.element)
+    if element_row is not None and element_row.typtype == "d" and not element.is_array:
         # Of a domain: as an array of its base type, with the modifier that only the domain has.
-        name, typmod = f"_{of.name}", of.typmod
-    return ColumnType(row.oid, name, typmod, of, row.delimiter)
+        name, typmod = f"_{element.name}", element.typmod
+    return ColumnType(row.oid, name, typmod, element, row.delimiter)

@@ -71,11 +71,17 @@ class DebeziumAvro(AvroEnvelope):
         writer.write(no_rows + nothing_unchanged + PRESENT + boolean(cascade) + boolean(restart_identity))
 
     def close(
-        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
+        self,
+        writer: BytesWriter,
+        collection: Collection,
+        lsn: int,
+        op: str,
+        unchanged: Unchanged,
+        place: bytes,
     ) -> None:
         self.write_after_rows(writer, unchanged)
         writer.write(self._before_table)
-        writer.write(of.source_names)
+        writer.write(collection.source_names)
         writer.write(self._before_lsn)
         write_long(writer, lsn)
         writer.write(NULL)

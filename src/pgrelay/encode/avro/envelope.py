@@ -19,11 +19,11 @@ class AvroEnvelope(Envelope):
         if unchanged is not None:
             writer.write(PRESENT + array(unchanged) + NULL if unchanged else b"\x00\x00")
 
-    def message(self, writer: BytesWriter, of: Collection, prefix: str, content: bytes) -> None:
-        writer.write(of.opening.value)
+    def message(self, writer: BytesWriter, collection: Collection, prefix: str, content: bytes) -> None:
+        writer.write(collection.opening.value)
         writer.write(string(utf8_safe(prefix)))
         write_length(writer, len(content))
         writer.write(content)
 
-    def message_key(self, of: Collection, prefix: str) -> bytes:
-        return of.opening.key + string(utf8_safe(prefix))
+    def message_key(self, collection: Collection, prefix: str) -> bytes:
+        return collection.opening.key + string(utf8_safe(prefix))

@@ -29,7 +29,13 @@ class FlatAvro(AvroEnvelope):
         writer.write(no_row + nothing_unchanged + PRESENT + boolean(cascade) + boolean(restart_identity))
 
     def close(
-        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
+        self,
+        writer: BytesWriter,
+        collection: Collection,
+        lsn: int,
+        op: str,
+        unchanged: Unchanged,
+        place: bytes,
     ) -> None:
         self.write_after_rows(writer, unchanged)
         writer.write(self._op(op))

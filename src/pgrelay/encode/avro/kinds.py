@@ -10,7 +10,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from pgrelay.encode.avro.body import write_length, write_long
-from pgrelay.encode.avro.values import finite_days, finite_micros, truth, write_decimal, write_double
+from pgrelay.encode.avro.values import boolean, finite_days, finite_micros, write_decimal, write_double
 from pgrelay.encode.encodings import CONVERT, Encoding
 from pgrelay.encode.values.digits import integer
 from pgrelay.encode.values.plain import copy
@@ -49,7 +49,7 @@ class AvroEncoding(Encoding):
         elif kind >= DECIMAL:
             write_decimal(writer, data, start, end, kind - DECIMAL)
         elif kind == BOOL:
-            writer.write(truth(data[start:end]))
+            writer.write(boolean(data[start:end]))
         else:
             assert kind == CONVERT
             assert self.convert is not None

@@ -28,11 +28,11 @@ class AvroColumn(ColumnPlan):
         table: str,
         column: RelationColumn,
         key: bool,
-        of: ColumnType,
+        pg_type: ColumnType,
         options: RecordOptions,
         dimensions: int,
     ) -> None:
-        super().__init__(table, column, key, of, options)
+        super().__init__(table, column, key, pg_type, options)
         self.field: str = avro_name(column.name)
         self.nullable: bool = not key or options.envelope == "flat"
         self.schema: Schema = STRING.schema
@@ -42,9 +42,9 @@ class AvroColumn(ColumnPlan):
             if self.binary is not None:
                 self.binary = _unquoted(self.binary)
         elif self.treatment != MASK:
-            text = avro_text_encoding(of, options.encodings, dimensions)
+            text = avro_text_encoding(pg_type, options.encodings, dimensions)
             self.text, self.schema, self.encoding = text, text.schema, text.name
-            self.binary = avro_binary_encoding(of, options.encodings, dimensions)
+            self.binary = avro_binary_encoding(pg_type, options.encodings, dimensions)
         self.encoded_name = string(self.field)
         self.member = PRESENT if self.nullable else b""
         self.key_member = b""
@@ -89,7 +89,7 @@ class AvroPlan(Plan):
         return self._in_json
 
     def column_plan(
-        self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
+        self, column: RelationColumn, key: bool, pg_type: ColumnType, options: RecordOptions
     ) -> ColumnPlan:
-        dimensions = self.facts.dimensions.get(column.name, of.dimensions)
-        return AvroColumn(self.table, column, key, of, options, dimensions)
+        dimensions = self.facts.dimensions.get(column.name, pg_type.dimensions)
+        return AvroColumn(self.table, column, key, pg_type, options, dimensions)

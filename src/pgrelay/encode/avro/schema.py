@@ -42,7 +42,7 @@ class SchemaIds:
 
 def namespace_of(relation: Relation, topic: str, options: RecordOptions, topics: Topics) -> str:
     """The namespace of the schemas of a relation whose rows go to `topic`."""
-    if topics.routed(relation.namespace, relation.name):
+    if topics.is_routed(relation.namespace, relation.name):
         return avro_namespace(topic)
     return f"{avro_namespace(options.prefix)}.{avro_name(relation.namespace)}.{avro_name(relation.name)}"
 

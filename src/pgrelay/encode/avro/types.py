@@ -66,8 +66,8 @@ def avro_text_encoding(column: ColumnType, choices: Encodings, dimensions: int =
     if column.is_hstore:
         return _map(hstore_converter(text.encode, values.MAP))
     if column.is_array:
-        of = column.element_type()
-        element = avro_text_encoding(of, choices, of.dimensions)
+        inner = column.element_type()
+        element = avro_text_encoding(inner, choices, inner.dimensions)
         convert = array_converter(element, column.delimiter, values.ARRAY, dimensions)
         return _array_of(element, dimensions, convert)
     return text
@@ -82,8 +82,8 @@ def avro_binary_encoding(column: ColumnType, choices: Encodings, dimensions: int
             return None
         return _map(hstore_decoder(_CHECKED if choices.validate_utf8 else sized, values.MAP))
     if column.is_array:
-        of = column.element_type()
-        element = avro_binary_encoding(of, choices, of.dimensions)
+        inner = column.element_type()
+        element = avro_binary_encoding(inner, choices, inner.dimensions)
         if element is None:
             return None
         return _array_of(element, dimensions, array_decoder(element.encode, values.ARRAY, dimensions))

@@ -38,7 +38,7 @@ ARRAY: Final = Marks(b"\x00", _ONE, _ONE, b"\x00", b"\x00", PRESENT)
 MAP: Final = ARRAY
 
 
-def truth(value: bytes) -> bytes:
+def boolean(value: bytes) -> bytes:
     if value == b"t":
         return b"\x01"
     if value == b"f":

@@ -14,7 +14,7 @@ from pgrelay.encode.binary.fields import (
 )
 from pgrelay.encode.encodings import Converter
 from pgrelay.encode.values.arrays import MAX_DIMENSIONS, check_dimensions
-from pgrelay.encode.values.hstore import joined
+from pgrelay.encode.values.hstore import join_members
 from pgrelay.encode.values.marks import JSON_ARRAY, JSON_OBJECT, Marks
 
 _WEIGHTS: Final = (b"", b"C", b"B", b"A")
@@ -91,7 +91,7 @@ def hstore_decoder(string: Converter, marks: Marks = JSON_OBJECT) -> Converter:
             at += 4 + max(size, 0)
             members.append(string(key) + marks.colon + written)
         require_end(value, at)
-        return joined(members, marks)
+        return join_members(members, marks)
 
     return decode
 

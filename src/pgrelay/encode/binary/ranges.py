@@ -41,10 +41,10 @@ def range_decoder(subtype: Converter) -> Converter:
     return decode
 
 
-def multirange_decoder(of: Converter) -> Converter:
+def multirange_decoder(range_: Converter) -> Converter:
     """A function from a multirange's binary form to its text: ``{[1,2),[5,6)}``.
 
-    Int32 number of ranges, then for each its Int32 size and its binary form, which `of` converts to text.
+    Int32 number of ranges, then for each its Int32 size and its binary form, which `range_` converts to text.
     """
 
     def decode(value: bytes) -> bytes:
@@ -52,7 +52,7 @@ def multirange_decoder(of: Converter) -> Converter:
         ranges: list[bytes] = []
         for _ in range(read_count(value, 0)):
             size = int32(value, at)
-            ranges.append(of(read_bytes(value, at + 4, size)))
+            ranges.append(range_(read_bytes(value, at + 4, size)))
             at += 4 + size
         require_end(value, at)
         return b"{" + b",".join(ranges) + b"}"

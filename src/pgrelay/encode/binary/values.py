@@ -88,10 +88,10 @@ def text_decoder(column: ColumnType) -> Converter | None:
     if column.typtype == "e":
         return same_text
     if column.typtype in ("r", "m"):
-        of = None if column.element is None else text_decoder(column.element)
-        if of is None:
+        part = None if column.element is None else text_decoder(column.element)
+        if part is None:
             return None
-        return range_decoder(of) if column.typtype == "r" else multirange_decoder(of)
+        return range_decoder(part) if column.typtype == "r" else multirange_decoder(part)
     if column.typtype == "b":
         return _BY_OID.get(column.oid) or _BY_NAME.get(column.name)
     return None

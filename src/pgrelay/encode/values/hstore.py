@@ -28,11 +28,11 @@ def hstore_converter(string: Converter, marks: Marks = JSON_OBJECT) -> Converter
             written = marks.null if text is None else marks.present + string(unescaped(text))
             members.append(string(unescaped(key)) + marks.colon + written)
             at = pair.end()
-        return joined(members, marks)
+        return join_members(members, marks)
 
     return convert
 
 
-def joined(members: list[bytes], marks: Marks) -> bytes:
+def join_members(members: list[bytes], marks: Marks) -> bytes:
     """The members as one map."""
     return marks.opening + marks.between.join(members) + marks.closing if members else marks.empty
