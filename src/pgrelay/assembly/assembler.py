@@ -83,7 +83,7 @@ class Assembler:
 
     @property
     def in_segment(self) -> bool:
-        """What comes next belongs to a streamed transaction, and waits for its commit."""
+        """Whether what comes next belongs to a streamed transaction, and so waits for its commit."""
         return self._segment is not None
 
     def take_events(self) -> list[Event]:
@@ -216,7 +216,7 @@ class Assembler:
         return "outside any transaction"
 
     def _control(self, frame: bytes) -> None:
-        """Everything that begins, ends or cuts a transaction; rare compared with changes."""
+        """A message that begins, ends or cuts a transaction; rare compared with changes."""
         message = self._parse(frame)
         self.server_lsn = max(self.server_lsn, frame_lsn(frame))
         if self._plain is not None and isinstance(message, transactions.Commit):
@@ -232,7 +232,7 @@ class Assembler:
             raise self._misplaced(frame)
 
     def _between_transactions(self, message: pgoutput.PgoutputMessage, frame: bytes) -> None:
-        """What comes between transactions, and between segments of them."""
+        """A message between transactions, or between segments of them."""
         match message:
             case transactions.Begin():
                 self._plain = message
@@ -350,7 +350,7 @@ class Assembler:
         self._replay = Replay(self._prepared.chunks(entry), commit.end_lsn, aborted, unannounced)
 
     def replay(self, size: int) -> None:
-        """Give out the next frames of a committed transaction, about `size` bytes, and finally its end."""
+        """Emit the next frames of a committed transaction, about `size` bytes, and finally its end."""
         replay = self._replay
         assert replay is not None, "nothing is being replayed"
         for frame in replay.take(size):

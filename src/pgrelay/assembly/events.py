@@ -1,4 +1,4 @@
-"""What the assembler gives and the encoder takes: transactions in commit order."""
+"""The assembler's output and the encoder's input: transactions in commit order."""
 
 from dataclasses import dataclass
 

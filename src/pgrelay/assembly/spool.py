@@ -83,7 +83,7 @@ class Spool:
         try:
             make_private(self.directory)
         except OSError as error:
-            # A disk that became read-only under a directory of ours may recover.
+            # A disk that turned read-only under a directory of ours may recover.
             turned_read_only = error.errno == errno.EROFS and self.directory.is_dir()
             if turned_read_only or error.errno not in _PERMANENT_ERRNOS:
                 raise spool_error(self.directory, error) from error

@@ -1,4 +1,4 @@
-"""Where spools are kept, and whose that is if none is configured, in the system's temporary directory."""
+"""Where spools are kept: by default in the system's temporary directory, which must then be ours alone."""
 
 import contextlib
 import os

@@ -30,7 +30,7 @@ def make_private(directory: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """What is made or renamed in a directory is durable only once the directory is."""
+    """Make durable what was created or renamed in a directory."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -57,7 +57,7 @@ def lock(directory: Path) -> int:
             "transactions.spool_dir"
         ) from error
     except OSError:
-        # A file system without locks, such as some network file systems: then nobody is kept out.
+        # A file system without locks, as some network file systems are: then nobody is kept out.
         pass
     return descriptor
 

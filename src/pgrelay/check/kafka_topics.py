@@ -150,7 +150,7 @@ def unreadable(names: Sequence[str], config: SinkConfig) -> list[Finding]:
 
 
 def rights_unknown(missing: Sequence[WantedTopic], config: SinkConfig) -> Finding:
-    """That our rights to topics are unknown, as all of them are still to be created."""
+    """Our rights to topics are unknown while all of them are still to be created."""
     names = _names(missing)
     read = [topic.name for topic in missing if topic.kind == "offsets" and config.delivery == "exactly_once"]
     also = f", and Read for {read[0]}" if read else ""

@@ -1,6 +1,6 @@
-"""Patterns of the configuration that match nothing, so a table is not relayed or a column is not hidden.
+"""Patterns of the configuration that match nothing, so that a table is not relayed or a column not hidden.
 
-They are tried on all tables of the database, not only on published ones, since relays that divide a database
+They are tried on all tables of the database, not only on published ones, since several relays of one database
 may share their patterns. Partitions that are published by their own names are matched by those names.
 """
 

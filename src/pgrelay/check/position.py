@@ -1,4 +1,4 @@
-"""Compare Kafka's position from earlier runs with the slot, as a run does, to find a gap before the run."""
+"""Compare the position that earlier runs left in Kafka with the slot, as a run does: is there a gap?"""
 
 from pgrelay.check.findings import Finding, ok, refusal_finding, warning
 from pgrelay.config import Config

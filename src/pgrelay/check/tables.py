@@ -69,7 +69,7 @@ def conflicting_columns(published: Published) -> list[Finding]:
 
 
 def unsent_partition_truncates(relayed: Published) -> list[Finding]:
-    """Tables that lose a partition without a word from Postgres (pgoutput_truncate), if truncates matter."""
+    """Tables whose partitions may vanish without a word from Postgres (pgoutput_truncate), if it matters."""
     roots = set(relayed.roots.values())
     tables = [table.quoted for table in relayed.tables if table.oid in roots]
     if not tables or not relayed.truncates:

@@ -10,7 +10,7 @@ from pgrelay.kafka.cluster import Overview, Topic, TopicConfig
 
 
 def leaderless(names: Iterable[str], topics: Mapping[str, Topic]) -> list[Finding]:
-    """Topics with a partition that accepts no record now, since no up-to-date broker is there to lead it."""
+    """Topics with a partition that accepts no record now, since no up-to-date broker can lead it."""
     lost = [name for name in names if name in topics and not topics[name].led]
     if not lost:
         return []
@@ -48,7 +48,7 @@ def out_of_sync(configs: Mapping[str, TopicConfig], overview: Overview, config: 
 def single_replica(
     configs: Mapping[str, TopicConfig], overview: Overview, config: SinkConfig
 ) -> list[Finding]:
-    """Topics with a single replica where there could be more."""
+    """Topics with a single replica though there could be more."""
     if len(overview.brokers) == 1:
         return []
     made = _new_topic(overview, config)

@@ -1,4 +1,4 @@
-"""What a configuration says beyond its defaults."""
+"""What a configuration sets beyond the defaults."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from pgrelay.config.model import Config
 
 
 def without_defaults(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a configuration as `Config.masked` gives it: the keys whose value is not the default."""
+    """The keys of a configuration, in the form of `Config.masked`, whose value is not the default."""
     changed: dict[str, Any] = {}
     for section, values in shown.items():
         field = Config.model_fields.get(section)

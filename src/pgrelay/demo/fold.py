@@ -62,7 +62,7 @@ class Comparison:
 
 
 def compare(connection: psycopg.Connection, rows: list[Row], table: str) -> Comparison:
-    """Compare one table with rows from elsewhere, while nobody writes to it."""
+    """Compare one table, to which nobody writes meanwhile, with rows from elsewhere."""
     query = _COMPARE.format(table=sql.Identifier(table))
     found = connection.execute(query, (json.dumps(rows),)).fetchone()
     assert found is not None, "counts are one row"

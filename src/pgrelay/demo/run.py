@@ -240,7 +240,7 @@ class _Demo:
 
 
 class _StartProgress:
-    """Shows how far the servers' start has come."""
+    """Shows the progress of the servers' start."""
 
     def __init__(self, screen: Screen, servers: Servers, stop: threading.Event) -> None:
         self._screen = screen

@@ -50,7 +50,7 @@ def _unusable(error: Exception) -> SetupError:
 
 
 def cached(name: str, fill: Callable[[Path], None]) -> Path:
-    """The cache's folder `name`, filled by `fill` if it does not exist yet; nobody sees it half filled.
+    """The cache's folder `name`, filled by `fill` if it does not exist yet; nobody ever sees it half filled.
 
     Raises SetupError if the cache is not writable.
     """

@@ -1,13 +1,13 @@
-"""Which schema of each table was announced to consumers last."""
+"""Which schema of each table was last announced to consumers."""
 
 from pgrelay.encode.plan import Plan
 
 
 class AnnouncedPlans:
-    """The plans that were announced last, by relation and by name.
+    """The last announced plans, by relation and by name.
 
     By both, since a table may take another's name and give it back. Consumers use the last plan of a name; a
-    relation that changed replaces its own earlier plan, whatever name that had.
+    relation that changed replaces its own earlier plan, whatever its name was.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class AnnouncedPlans:
         return plan.relation.oid not in self._by_oid and plan.qualified_name not in self._by_name
 
     def add(self, plan: Plan) -> None:
-        """Mark a plan as announced, and the previous ones of its relation and of its name as not."""
+        """Mark a plan as announced, and the previous plans of its relation and of its name as not."""
         for previous in (self._by_oid.get(plan.relation.oid), self._by_name.get(plan.qualified_name)):
             if previous is not None:
                 previous.announced = False

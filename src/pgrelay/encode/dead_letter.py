@@ -1,9 +1,9 @@
-"""What a change becomes that can't be a record of its own topic: a record of the dead letters' topic.
+"""Dead letters: what a change becomes if it can't be a record of its own topic.
 
-Its key is the record's, if that could be made. Its value is what could not pass, as raw as possible: the
-column's bytes as the server sent them, or the record that a topic would refuse. Headers, all of them text,
-say which change it was and why; `docs/records.md` names them. Columns that the
-configuration hides are not in it.
+A dead letter's key is the record's, if that could be encoded. Its value is what did not pass, as raw as
+possible: the column's bytes as the server sent them, or the record that a topic would refuse. Headers, all of
+them text, say which change it was and why; `docs/records.md` lists them. Columns that the configuration hides
+are left out.
 """
 
 import json
@@ -18,7 +18,7 @@ from pgrelay.lsn import format_lsn
 from pgrelay.wire import pgoutput
 from pgrelay.wire.tuples import BINARY, NULL, TupleData
 
-# A letter must pass although its record did not: these are far below the defaults of brokers and producers.
+# A letter must pass where its record did not: these are far below the defaults of brokers and producers.
 _MAX_VALUE_BYTES: Final = 256 * 1024
 _MAX_ROW_BYTES: Final = 64 * 1024
 _MAX_COLUMN_BYTES: Final = 1024
@@ -47,7 +47,7 @@ class DeadLetters:
         self._latest: list[DeadLetter] = []
 
     def record(self, key: bytes | None, value: bytes | None, error: RecordError, headers: Headers) -> Record:
-        """The record that stands for a change that failed with `error`, cut to what every topic takes."""
+        """The dead letter for a change that failed with `error`, cut to a size that every topic accepts."""
         self._counts[error.table] = self._counts.get(error.table, 0) + 1
         if len(self._latest) < _MAX_LATEST:
             self._latest.append(DeadLetter(error.table, str(error)))

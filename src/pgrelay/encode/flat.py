@@ -10,7 +10,7 @@ from pgrelay.errors import SetupError
 
 
 def refuse_name_clashes(plan: Plan, what: str) -> None:
-    """Raises SetupError if a column has the name of `what` the envelope adds: its members, or its fields."""
+    """Raises SetupError if a column is named like a member of the envelope (in Avro a field: `what`)."""
     for column in plan.columns:
         if column.name in FLAT_NAMES and not column.dropped:
             raise SetupError(

@@ -1,4 +1,4 @@
-"""The columns that each relation hides, so that none is shown just because it or its table was renamed.
+"""The columns that each relation hides, so that a rename of a column or a table does not expose one.
 
 The patterns of `records.columns` match names. A rename takes effect with the next row, before anybody could
 have changed the configuration.
@@ -24,7 +24,7 @@ class _Known:
 
 
 class HiddenColumns:
-    """By OID. Kept for as long as the process runs: a rename may fall between two sessions."""
+    """By OID. Kept as long as the process runs, since a rename may fall between two sessions."""
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
@@ -63,7 +63,7 @@ def _refuse_exposed(plan: Plan, known: _Known) -> None:
 
 
 def _exposed_name(plan: Plan, known: _Known, name: str, index: int, type_oid: int) -> str | None:
-    """The name under which a column that was hidden would be shown; None if it still is hidden, or is gone.
+    """The name under which a hidden column would be exposed; None if it is still hidden, or is gone.
 
     Another name may be a new column's, if the old one was dropped. It is taken for the old one's if it has
     its place or its type, as a renamed column has.

@@ -1,4 +1,4 @@
-"""The operator's choices about records, in the form that the pure rooms take them."""
+"""The operator's choices about records, in the form that the pure rooms use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from pgrelay.encode.selection import Selection
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a topic takes: records of up to `max_bytes` by `record_size`; if `key_required`, only with a key.
+    """What a topic accepts: records up to `max_bytes` by `record_size`; if `key_required`, only with a key.
 
     `set_by_producer`: the limit of bytes is the producer's.
     """
@@ -20,7 +20,7 @@ class Limits:
     set_by_producer: bool = False
 
     def refusal(self, topic: str, keyed: bool, size: int) -> str:
-        """Why the topic takes no record of `size` bytes, `keyed` or not; empty if it does."""
+        """Why the topic does not accept a record of `size` bytes, `keyed` or not; empty if it does."""
         if size > self.max_bytes:
             limit = "message.max.bytes in sink.kafka is" if self.set_by_producer else f"topic {topic} takes"
             return f"the record has {size} bytes, and {limit} {self.max_bytes}"

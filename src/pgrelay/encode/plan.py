@@ -26,7 +26,7 @@ FULL: Final = "f"
 
 @dataclass(frozen=True, slots=True)
 class RelationFacts:
-    """What the Relation message does not say, as the catalogue has it when asked.
+    """What the Relation message does not say, as the catalogue had it when asked.
 
     `primary_key`: column names in table order, empty if there is none. `types`: by OID, each type that is not
     built in, domains resolved to their base type. `dimensions`: by column, for array columns that were
@@ -93,7 +93,7 @@ class ColumnPlan:
 
 
 class Collection:
-    """What records are of, and how many there were: a relation, or the logical messages.
+    """What records belong to, a relation or the logical messages, and how many there were.
 
     `source_names` names it in `source`.
     """
@@ -183,7 +183,7 @@ class Plan(Collection):
 
 
 def column_type(column: RelationColumn, facts: RelationFacts) -> ColumnType:
-    """The column's type. One that neither we nor the catalogue know (dropped since) is taken as its text."""
+    """The column's type. One unknown to us and to the catalogue (dropped since) is taken as text."""
     known = builtin_type(column.type_oid, column.typmod)
     if known is not None:
         return known

@@ -33,7 +33,7 @@ class Plans:
         return self._by_body.get(body)
 
     def reuse(self, body: bytes) -> Plan | None:
-        """The plan for a Relation whose turn has come; None if its facts must be asked for, perhaps again."""
+        """The plan for a Relation whose turn has come; None if facts must be asked for, perhaps once more."""
         plan = self._by_body.get(body)
         # The catalogue's facts may change while the Relation message stays the same.
         if plan is None or (plan.facts_may_change and body not in self._ahead):
@@ -74,9 +74,9 @@ class Plans:
         return self._take_name(plan)
 
     def _take_name(self, plan: Plan) -> int | None:
-        """Forget the plans of another relation that has had this one's name; returns its OID.
+        """Forget the plans of another relation that had this one's name; returns its OID.
 
-        It was dropped or renamed. A job that creates its table anew each time would leave a plan each time.
+        It was dropped or renamed. Otherwise a job that recreates its table would leave a plan each time.
         """
         oid = self._names.get(plan.qualified_name, plan.relation.oid)
         self._names[plan.qualified_name] = plan.relation.oid

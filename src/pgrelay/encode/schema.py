@@ -1,4 +1,4 @@
-"""The schema topic: what a table's columns are, and from where on, for consumers that have no registry.
+"""The schema topic: what columns a table has, and from which LSN on, for consumers that have no registry.
 
 It gets one record whenever a relation is first seen or has changed. Kafka acknowledges that before the first
 row that needs it is sent. It holds from `lsn` (the commit LSN of the transaction that brought it) and, inside
@@ -34,7 +34,7 @@ def schema_record(topic: str, systemid: str, plan: Plan, lsn: int, seq: int) -> 
 
 
 def _column(column: ColumnPlan) -> dict[str, Any]:
-    """`suppressed` is there only if the values are masks or hashes: the encoding alone does not say so."""
+    """`hidden` is present only if the values are masks or hashes, which the encoding alone does not show."""
     described = {
         "name": column.name,
         "type_oid": column.type_oid,

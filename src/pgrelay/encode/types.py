@@ -203,7 +203,7 @@ class CatalogType:
     has_binary_form: bool
 
     def parts(self) -> list[int]:
-        """The types that it is made of."""
+        """The OIDs of the types that it consists of."""
         return [oid for oid in (self.base, self.element, self.made_of) if oid]
 
 

@@ -115,7 +115,7 @@ async def _names(catalog: Catalog, oids: set[int]) -> dict[int, tuple[str, str]]
 
 
 def _as_entry(name: str) -> str:
-    """A name as `source.tables` writes it."""
+    """A name as it is written in `source.tables`."""
     return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 

@@ -91,7 +91,7 @@ class Relation:
 
 
 def _read_relation_name(cursor: Cursor) -> tuple[int, str, str]:
-    """OID, schema and name, with which a Relation begins."""
+    """The OID, schema and name with which a Relation begins."""
     oid = cursor.u32("relation OID")
     # An empty namespace stands for pg_catalog.
     namespace = cursor.string("namespace") or "pg_catalog"
@@ -285,7 +285,7 @@ def parse(data: bytes, in_stream: bool = False, start: int = 0) -> PgoutputMessa
 
 
 def relation_name(body: bytes) -> tuple[str, str]:
-    """Schema and name of a Relation message as `parse_relation` takes it; its columns are not read."""
+    """Schema and name of a Relation message without its tag and xid; its columns are not read."""
     _, namespace, name = _read_relation_name(Cursor("Relation", body, 0))
     return namespace, name
 

@@ -1,4 +1,4 @@
-"""pgoutput's messages about transactions: their begin, end, segments, aborts and preparation.
+"""pgoutput's messages about transactions: begin, commit, stream segments, aborts and two-phase commit.
 
 Formats: PostgreSQL manual, "Logical Replication Message Formats". Times are microseconds since 1970-01-01
 UTC. The LSN to confirm to the server is always `end_lsn`; `commit_lsn` orders transactions.

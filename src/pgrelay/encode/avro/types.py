@@ -54,7 +54,7 @@ from pgrelay.encode.values.text import bytea, single_byte_text
 
 
 def avro_text_encoding(column: ColumnType, choices: Encodings, dimensions: int = 1) -> AvroEncoding:
-    """The encoding of a column's values that come as text, with so many dimensions if they are arrays."""
+    """The encoding of a column's values that come as text; if they are arrays, with so many dimensions."""
     fixed = _FIXED.get(column.oid)
     if fixed is not None:
         return fixed

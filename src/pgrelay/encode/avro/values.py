@@ -25,7 +25,7 @@ _I64_MAX: Final = (1 << 63) - 1
 # Every integer up to this is a double.
 _EXACT: Final = 1 << 53
 
-# Halfway between the largest float and what would come next.
+# Halfway between the largest float and the one that would follow.
 _PAST_FLOATS: Final = float((1 << 128) - (1 << 103))
 
 # The bits of a double that neither a float nor the middle between two of them has.
@@ -95,7 +95,7 @@ def _bits(found: float) -> int:
 
 
 def _off_the_middle(value: bytes, found: float) -> float:
-    """The double; if it may be the middle between two floats, moved to the side on which the decimal lies."""
+    """The double, moved towards the decimal's side in case it is the middle between two floats."""
     exact, rounded = Fraction(value.decode()), Fraction(found)
     if exact == rounded:
         return found
@@ -149,7 +149,7 @@ def decimal(scale: int) -> Converter:
 
 
 def write_decimal(writer: BytesWriter, data: bytes, start: i64, end: i64, scale: i64) -> None:
-    """Append what `decimal` gives of `data[start:end]`. Compiled, a number of few digits takes no object."""
+    """Append what `decimal` gives of `data[start:end]`. Compiled, a number of few digits needs no object."""
     first: i64 = start + 1 if end > start and data[start] == MINUS else start
     number, places = few_decimals(data, first, end)
     zeros: i64 = scale - places

@@ -1,4 +1,4 @@
-"""Values of several parts that come in binary: arrays and hstore to their final form, the rest to text."""
+"""Values of several parts in binary: converts arrays and hstore to their final form, the rest to text."""
 
 from typing import Final
 

@@ -30,7 +30,7 @@ _FALSE: Final[u8] = ord("f")
 
 @dataclass(frozen=True, slots=True)
 class JsonEncoding(Encoding):
-    """No object is made for the usual values."""
+    """Writes the usual values without making an object."""
 
     def write(self, writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
         kind = self.kind
