@@ -42,14 +42,14 @@ async def check(config: Config, *, reads_rows: bool = True) -> list[Finding]:
     `reads_rows`: rows of some tables are read, to see how wide they are.
     """
     selection = selection_of(config)
-    found, published = await _check_source(config, selection, reads_rows)
+    findings, published = await _check_source(config, selection, reads_rows)
     relayed = relayed_tables(published, selection)
     topics, collisions = wanted_topics(relayed, config)
-    found += collisions
-    found += await kafka_findings(config.sink, topics)
+    findings += collisions
+    findings += await kafka_findings(config.sink, topics)
     if config.records.format == "avro":
-        found += await registry_findings(config.records, topics)
-    return found + hash_key_findings(config.records) + machine_findings(config)
+        findings += await registry_findings(config.records, topics)
+    return findings + hash_key_findings(config.records) + machine_findings(config)
 
 
 async def _check_source(
@@ -74,9 +74,9 @@ async def _check_catalogue(
     except PgrelayError as refusal:
         what = "Postgres could not be asked about itself and the slot"
         return [error(what, str(refusal), CHECK_AGAIN)], Published()
-    found = server_findings(server, source, slot is not None) + host_findings(source.dsn)
-    found += await replication_findings(source.dsn)
-    found += await _or_not_checked("the clock", clock_findings(catalog))
+    findings = server_findings(server, source, slot is not None) + host_findings(source.dsn)
+    findings += await replication_findings(source.dsn)
+    findings += await _or_not_checked("the clock", clock_findings(catalog))
     # A slot of another kind says nothing about the position and the publications.
     slot_usable = slot is not None and wrong_kind(slot, source.slot, catalog.database) is None
     position: list[Finding] = []
@@ -86,19 +86,19 @@ async def _check_catalogue(
     would_lose_changes = slot is None and any(finding.level == "error" for finding in position)
     if not would_lose_changes:
         # With an error in the position, a run would not create the missing slot.
-        found += await _or_not_checked("the slot", slot_findings(catalog, server, source, slot))
-    found += position
-    found += await _or_not_checked("the other slots", other_slot_findings(catalog, source.slot))
+        findings += await _or_not_checked("the slot", slot_findings(catalog, server, source, slot))
+    findings += position
+    findings += await _or_not_checked("the other slots", other_slot_findings(catalog, source.slot))
     try:
         more, published = await publication_findings(catalog, server, source, selection, slot_usable)
     except PgrelayError as refusal:
-        return [*found, not_checked("the publications", refusal)], Published()
-    found += more
-    found += await _or_not_checked("the tables", table_findings(catalog, config, published, selection))
+        return [*findings, not_checked("the publications", refusal)], Published()
+    findings += more
+    findings += await _or_not_checked("the tables", table_findings(catalog, config, published, selection))
     if reads_rows:
         largest = largest_record(config.sink.kafka)
-        found += await _or_not_checked("the rows", width_findings(catalog, published.leaves, largest))
-    return found, published
+        findings += await _or_not_checked("the rows", width_findings(catalog, published.leaves, largest))
+    return findings, published
 
 
 async def _or_not_checked(what: str, findings: Awaitable[list[Finding]]) -> list[Finding]:

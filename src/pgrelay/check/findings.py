@@ -51,11 +51,11 @@ def refusal_findings(
     refusals: Sequence[PgrelayError], why: str, *, noun: str, fate: str, cure: str
 ) -> list[Finding]:
     """A finding for each of the first few, and one that counts the rest, with their `fate` and `cure`."""
-    found = [refusal_finding(refusal, why) for refusal in refusals[:MAX_SHOWN]]
+    findings = [refusal_finding(refusal, why) for refusal in refusals[:MAX_SHOWN]]
     if len(refusals) > MAX_SHOWN:
         more = counted(len(refusals) - MAX_SHOWN, f"more {noun}")
-        found.append(error(f"{more} {fate}", why, cure))
-    return found
+        findings.append(error(f"{more} {fate}", why, cure))
+    return findings
 
 
 def not_checked(what: str, refusal: PgrelayError) -> Finding:

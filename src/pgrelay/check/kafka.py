@@ -43,19 +43,21 @@ async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic]) -> l
 def security_findings(options: Mapping[str, str]) -> list[Finding]:
     """Warn of SASL or TLS options that librdkafka ignores under security.protocol, and of unverified TLS."""
     protocol = _protocol(options)
-    found = []
+    findings = []
     included = protocol.split("_")
     left_out = [part for part in ("sasl", "ssl") if part not in included]
     if unused := [name for name in options if name.partition(".")[0] in left_out]:
         meant = "SASL_SSL" if "sasl" in included or any(n.startswith("sasl.") for n in unused) else "SSL"
         what = f"{first_few(unused)} in sink.kafka without effect, since security.protocol is {protocol}"
         why = "librdkafka connects without it, so the brokers may not let it in, or others may listen"
-        found.append(warning(what, why, f"set security.protocol: {meant} in sink.kafka"))
+        findings.append(warning(what, why, f"set security.protocol: {meant} in sink.kafka"))
     if "ssl" in protocol and options.get("enable.ssl.certificate.verification", "").lower() in FALSE:
         what = "sink.kafka does not verify the brokers' certificates"
         cure = "remove enable.ssl.certificate.verification, and set ssl.ca.location to their authority's file"
-        found.append(warning(what, "whoever is on the way can pose as a broker, and read every record", cure))
-    return found
+        findings.append(
+            warning(what, "whoever is on the way can pose as a broker, and read every record", cure)
+        )
+    return findings
 
 
 def _protocol(options: Mapping[str, str]) -> str:
@@ -69,11 +71,11 @@ async def _findings(cluster: Cluster, config: SinkConfig, wanted: Sequence[Wante
         finding = kafka_unreachable(cluster.complaint, failure.args[0], config.kafka[BOOTSTRAP])
         return [replace(finding, why=mask_error(finding.why, config.kafka))]
     brokers = counted(len(overview.brokers), "broker")
-    found = [ok(f"Kafka answers at {config.kafka[BOOTSTRAP]}, by {_protocol(config.kafka)}: {brokers}")]
+    findings = [ok(f"Kafka answers at {config.kafka[BOOTSTRAP]}, by {_protocol(config.kafka)}: {brokers}")]
     broker, unreachable = await _brokers(cluster, overview)
     if unreachable:
-        return [*found, *unreachable]
-    return found + await topic_findings(cluster, config, wanted, overview, broker)
+        return [*findings, *unreachable]
+    return findings + await topic_findings(cluster, config, wanted, overview, broker)
 
 
 def kafka_unreachable(complaint: KafkaError | None, failure: KafkaError, bootstrap: str) -> Finding:

@@ -43,26 +43,26 @@ async def topic_findings(
     """`broker` is the strictest one, if we may read its settings; new topics get its defaults."""
     existing = [topic for topic in wanted if topic.name in overview.topics]
     missing = [topic for topic in wanted if topic.name not in overview.topics]
-    found = [existence(existing, missing, overview.topics, config)] if wanted else []
+    findings = [existence(existing, missing, overview.topics, config)] if wanted else []
     configs: dict[str, TopicConfig] = {}
     if existing:
         asked = await cluster.topic_configs(_names(existing))
         configs |= _readable(asked)
-        found += await _rights(cluster, existing, config)
-        found += settings_unreadable([name for name, found in asked.items() if found is None], wanted)
+        findings += await _rights(cluster, existing, config)
+        findings += settings_unreadable([name for name, each in asked.items() if each is None], wanted)
     if not config.create_topics:
-        found += missing_topics(missing, config)
+        findings += missing_topics(missing, config)
     elif missing:
-        found += await _creation(cluster, missing, config, overview, none_exist=not existing)
+        findings += await _creation(cluster, missing, config, overview, none_exist=not existing)
         configs |= new_topic_configs(missing, config, _UNKNOWN if broker is None else broker.defaults)
     needed, safety = _names(existing), dict(configs)
     if config.delivery == "exactly_once":
         if broker is not None:
-            found += transaction_state_topic(broker, overview) + transaction_timeout(broker, config)
+            findings += transaction_state_topic(broker, overview) + transaction_timeout(broker, config)
         if _TRANSACTIONS in overview.topics:
             needed.append(_TRANSACTIONS)
             safety |= _readable(await cluster.topic_configs([_TRANSACTIONS]))
-    found += [
+    findings += [
         *keyless_compacted(wanted, configs),
         *large_values_lost(wanted, configs),
         *needed_records_deleted(wanted, configs),
@@ -73,16 +73,16 @@ async def topic_findings(
         *single_acknowledgement(configs, overview, config),
         *record_sizes(configs, config),
     ]
-    return found
+    return findings
 
 
 async def _rights(cluster: Cluster, existing: Sequence[WantedTopic], config: SinkConfig) -> list[Finding]:
     """What we may not do with topics that exist."""
-    found = unwritable(await cluster.forbidden(_names(existing), AclOperation.WRITE))
+    findings = unwritable(await cluster.forbidden(_names(existing), AclOperation.WRITE))
     offsets = [topic.name for topic in existing if topic.kind == "offsets"]
     if offsets:
-        found += unreadable(await cluster.forbidden(offsets, AclOperation.READ), config)
-    return found
+        findings += unreadable(await cluster.forbidden(offsets, AclOperation.READ), config)
+    return findings
 
 
 async def _creation(
@@ -95,11 +95,11 @@ async def _creation(
 ) -> list[Finding]:
     """Whether topics can be created. `none_exist`: so none shows whether we may write to topics."""
     refusals = await cluster.uncreatable([new_topic(topic.name, topic.kind, config) for topic in missing])
-    found = uncreatable(refusals, config, len(overview.brokers))
-    found += await _invisible(cluster, refusals)
+    findings = uncreatable(refusals, config, len(overview.brokers))
+    findings += await _invisible(cluster, refusals)
     if none_exist and not refusals and await cluster.restricted():
-        found.append(rights_unknown(missing, config))
-    return found
+        findings.append(rights_unknown(missing, config))
+    return findings
 
 
 def existence(
@@ -180,11 +180,11 @@ def settings_unreadable(hidden: Sequence[str], wanted: Sequence[WantedTopic]) ->
 
 def missing_topics(missing: Sequence[WantedTopic], config: SinkConfig) -> list[Finding]:
     """Missing topics if a run must not create them."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     optional = ("messages",) if config.delivery == "exactly_once" else ("messages", "offsets")
     certain = [topic.name for topic in missing if topic.kind not in optional]
     if certain:
-        found.append(
+        findings.append(
             error(
                 f"{counted(len(certain), 'topic')} missing: {first_few(certain)}",
                 "sink.create_topics is false, so a run stops at the first change (or we may not see topics)",
@@ -195,12 +195,12 @@ def missing_topics(missing: Sequence[WantedTopic], config: SinkConfig) -> list[F
         if topic.kind == "messages":
             why = "the first pg_logical_emit_message would stop a run"
             cure = f"kafka-topics.sh --create --topic {topic.name} ..., or source.messages: false"
-            found.append(warning(f"topic {topic.name} is missing", why, cure))
+            findings.append(warning(f"topic {topic.name} is missing", why, cure))
         elif topic.kind == "offsets" and topic.kind in optional:
             why = "no position is kept: a run does not notice a slot that was lost while pgrelay was down"
             cure = f"kafka-topics.sh --create --topic {topic.name} --config cleanup.policy=compact"
-            found.append(warning(f"topic {topic.name} is missing", why, cure))
-    return found
+            findings.append(warning(f"topic {topic.name} is missing", why, cure))
+    return findings
 
 
 def uncreatable(refusals: Mapping[str, KafkaError], config: SinkConfig, brokers: int) -> list[Finding]:

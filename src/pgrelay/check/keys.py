@@ -72,14 +72,14 @@ def identity_not_published(published: Published) -> list[Finding]:
     inserted = [table.quoted for table in lacking if table.oid not in published.updates_published]
     what = "published without all columns of the identity:"
     cure = "add those columns to the list (ALTER PUBLICATION ... SET TABLE ...), or publish the whole table"
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if changed:
         why = "Postgres refuses every UPDATE and DELETE of these tables"
-        found.append(warning(f"{counted(len(changed), 'table')} {what} {first_few(changed)}", why, cure))
+        findings.append(warning(f"{counted(len(changed), 'table')} {what} {first_few(changed)}", why, cure))
     if inserted:
         why = "their records have only a part of the key, which other rows may share (under FULL no key)"
-        found.append(warning(f"{counted(len(inserted), 'table')} {what} {first_few(inserted)}", why, cure))
-    return found
+        findings.append(warning(f"{counted(len(inserted), 'table')} {what} {first_few(inserted)}", why, cure))
+    return findings
 
 
 def roots_without_identity(published: Published) -> list[Finding]:

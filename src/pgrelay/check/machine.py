@@ -20,10 +20,10 @@ _LOW_SPACE: Final = 1 << 30
 def machine_findings(config: Config) -> list[Finding]:
     base = base_directory(config.transactions.spool_dir)
     why = why_not_ours(config.transactions.spool_dir)
-    found = [spool_directory(base) if why is None else error(f"spool directory {base}", why, CURE)]
-    found += spool_not_persistent(config)
+    findings = [spool_directory(base) if why is None else error(f"spool directory {base}", why, CURE)]
+    findings += spool_not_persistent(config)
     address = config.http.address
-    return found if address is None else [*found, listen_address(*address)]
+    return findings if address is None else [*findings, listen_address(*address)]
 
 
 def spool_directory(directory: Path) -> Finding:

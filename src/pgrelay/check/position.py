@@ -78,9 +78,9 @@ async def _compare(server: Server, sink: Sink, slot: Slot | None) -> list[Findin
         return []
     upstream = server.upstream(slot)
     await upstream.check(position)
-    found = [ok(f"Kafka has everything up to {format_lsn(position.lsn)}, and slot {name} matches it")]
+    findings = [ok(f"Kafka has everything up to {format_lsn(position.lsn)}, and slot {name} matches it")]
     if server.config.sink.delivery == "exactly_once":
         check_numbering(position, upstream.numbering)
     elif renumbers(position, upstream.numbering):
-        found.append(warning(RENUMBERED, RENUMBERED_WHY, RENUMBERED_CURE))
-    return found
+        findings.append(warning(RENUMBERED, RENUMBERED_WHY, RENUMBERED_CURE))
+    return findings

@@ -22,37 +22,36 @@ async def publication_findings(
     catalog: Catalog, server: ServerFacts, config: SourceConfig, selection: Selection, slot_exists: bool
 ) -> tuple[list[Finding], Published]:
     """What is wrong with the publications, and the tables that they hold or would hold."""
-    found = await table_queries.publications(catalog, config.publications)
-    missing = [each for each in found if not each.exists]
+    publications = await table_queries.publications(catalog, config.publications)
+    missing = [each for each in publications if not each.exists]
     if not missing:
         published = replace(
             await table_queries.published(catalog, config.publications),
-            truncates=any("truncate" in each.operations for each in found),
+            truncates=any("truncate" in each.operations for each in publications),
         )
         differences: list[Finding] = []
         if config.tables:
             expected = await table_queries.planned(catalog, config.table_names())
-            differences = differences_from_config(expected, published, selection, found[0].quoted)
-        return [*existing_publications(found, published), *differences], published
-    if slot_exists or not config.create or len(found) > 1:
+            differences = differences_from_config(expected, published, selection, publications[0].quoted)
+        return [*existing_publications(publications, published), *differences], published
+    if slot_exists or not config.create or len(publications) > 1:
         published = await table_queries.published(catalog, config.publications)
         return [missing_publications(missing, config, server.database, slot_exists)], published
     return await _creation_findings(catalog, server, config, missing[0])
 
 
-def existing_publications(found: Sequence[Publication], published: Published) -> list[Finding]:
-    names = _names(found)
+def existing_publications(publications: Sequence[Publication], published: Published) -> list[Finding]:
+    names = _names(publications)
     if not published.tables:
-        first = next((each for each in found if not each.all_tables), None)
+        first = next((each for each in publications if not each.all_tables), None)
         cure = "create a table" if first is None else f"ALTER PUBLICATION {first.quoted} ADD TABLE ..."
-        return [warning(f"{names} {_holds(found)} no table", "there is nothing to relay", cure)]
-    operations = list(dict.fromkeys(operation for each in found for operation in each.operations))
+        return [warning(f"{names} {_holds(publications)} no table", "there is nothing to relay", cure)]
+    operations = list(dict.fromkeys(operation for each in publications for operation in each.operations))
     tables = counted(len(published.tables), "table")
-    publish = "publishes" if len(found) == 1 else "publish"
+    publish = "publishes" if len(publications) == 1 else "publish"
     every = " (all: new tables as well)" if published.schemas is None else ""
-    return [
-        ok(f"{names} {_holds(found)} {tables}{every}, and {publish} {', '.join(operations) or 'nothing'}")
-    ]
+    what = ", ".join(operations) or "nothing"
+    return [ok(f"{names} {_holds(publications)} {tables}{every}, and {publish} {what}")]
 
 
 def missing_publications(
@@ -116,21 +115,21 @@ def unusable_entries(entries: Sequence[TableEntry], version: int) -> list[Findin
     """Entries of `source.tables` that CREATE PUBLICATION refuses."""
     cure = "correct source.tables"
     why = "a run can't create the publication"
-    found: list[Finding] = []
+    findings: list[Finding] = []
     gone = [str(entry) for entry in entries if not _exists(entry)]
     if gone:
-        found.append(error(f"source.tables: these do not exist: {first_few(gone)}", why, cure))
+        findings.append(error(f"source.tables: these do not exist: {first_few(gone)}", why, cure))
     kinds = "rp" if version >= PARTITIONED_SINCE else "r"
     odd = [str(entry) for entry in entries if entry.kind is not None and entry.kind not in kinds]
     if odd:
-        found.append(error(f"source.tables: these can't be published: {first_few(odd)}", why, cure))
+        findings.append(error(f"source.tables: these can't be published: {first_few(odd)}", why, cure))
     fleeting = [str(e) for e in entries if e.kind == "r" and e.persistence != "p"]
     if fleeting:
         logged = first_few([f"ALTER TABLE {name} SET LOGGED" for name in fleeting], "; ")
-        found.append(
+        findings.append(
             error(f"source.tables: these are unlogged: {first_few(fleeting)}", why, f"{logged}, or {cure}")
         )
-    return found
+    return findings
 
 
 def _exists(entry: TableEntry) -> bool:
@@ -170,12 +169,12 @@ def differences_from_config(
 ) -> list[Finding]:
     """How an existing publication differs from `source.tables`, which a run only creates one by."""
     why = "source.tables has no effect on a publication that exists"
-    found: list[Finding] = []
+    findings: list[Finding] = []
     held = {table.oid for table in published.leaves}
     missing = [table.quoted for table in expected.tables if table.oid not in held]
     if missing:
         what = f"not published, of source.tables: {counted(len(missing), 'table')}: {first_few(missing)}"
-        found.append(warning(what, why, f"ALTER PUBLICATION {publication} ADD TABLE {first_few(missing)}"))
+        findings.append(warning(what, why, f"ALTER PUBLICATION {publication} ADD TABLE {first_few(missing)}"))
     # Of a partitioned table that is published as one, only its partitions are among those meant.
     listed = {table.oid for table in expected.leaves}
     partitions = {root: set[int]() for root in published.roots.values()}
@@ -189,5 +188,5 @@ def differences_from_config(
     if more:
         what = f"{counted(len(more), 'table')} not in source.tables would be relayed: {first_few(more)}"
         cure = "leave them out with records.tables, or drop them from the publication"
-        found.append(warning(what, why, cure))
-    return found
+        findings.append(warning(what, why, cure))
+    return findings

@@ -73,11 +73,11 @@ def missing_slot(
                 " in that database; or source.create: true",
             )
         ]
-    found = [
+    findings = [
         ok(f"slot {config.slot} does not exist; a run creates it and relays what is committed from then on")
     ]
     if oldest is not None and oldest.age_s > _LONG_OPEN_S:
-        found.append(
+        findings.append(
             warning(
                 f"{oldest.owner} has a transaction open for {duration(oldest.age_s)}",
                 "creating the slot waits until every transaction that has written has ended",
@@ -85,7 +85,7 @@ def missing_slot(
             )
         )
     safe = math.inf if server.keep_bytes is None else server.keep_bytes
-    return [*found, forecast(config.slot, server, 0, safe, rate)]
+    return [*findings, forecast(config.slot, server, 0, safe, rate)]
 
 
 def wrong_kind(slot: Slot, name: str, database: str) -> Finding | None:

@@ -13,9 +13,9 @@ def keyless_compacted(wanted: Sequence[WantedTopic], configs: Mapping[str, Topic
     """A compacted topic accepts no record without a key, and the record of a TRUNCATE never has a key."""
     compacted = [topic for topic in wanted if topic.name in configs and configs[topic.name].compacted]
     keyless = [topic.name for topic in compacted if topic.keyless]
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if keyless:
-        found.append(
+        findings.append(
             error(
                 f"{counted(len(keyless), 'compacted topic')} for records without a key: {first_few(keyless)}",
                 "a compacted topic refuses such records, and a run stops at the first",
@@ -24,14 +24,14 @@ def keyless_compacted(wanted: Sequence[WantedTopic], configs: Mapping[str, Topic
         )
     keyed = [topic.name for topic in compacted if topic.truncates and not topic.keyless]
     if keyed:
-        found.append(
+        findings.append(
             warning(
                 f"{counted(len(keyed), 'compacted topic')} while TRUNCATE is published: {first_few(keyed)}",
                 "the record of a TRUNCATE has no key: a compacted topic refuses it, and a run stops",
                 "ALTER PUBLICATION ... SET (publish = 'insert, update, delete'), or cleanup.policy=delete",
             )
         )
-    return found
+    return findings
 
 
 def large_values_lost(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) -> list[Finding]:
@@ -58,18 +58,18 @@ def needed_records_deleted(
     wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]
 ) -> list[Finding]:
     """Topics of our own whose cleanup policy deletes records that are still needed."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for topic in wanted:
         kept = configs.get(topic.name)
         if kept is not None and topic.kind == "schemas" and not kept.keeps_all:
             why = "consumers that read it from its beginning miss the schemas of older rows"
             cure = configure(topic.name, "cleanup.policy=delete,retention.ms=-1")
-            found.append(warning(f"topic {topic.name} does not keep every schema", why, cure))
+            findings.append(warning(f"topic {topic.name} does not keep every schema", why, cure))
         if kept is not None and topic.kind == "offsets" and not kept.keeps_latest:
             why = "once the position is gone, a restart may repeat records"
             cure = configure(topic.name, "cleanup.policy=compact")
-            found.append(error(f"topic {topic.name} deletes records by age, also the position", why, cure))
-    return found
+            findings.append(error(f"topic {topic.name} deletes records by age, also the position", why, cure))
+    return findings
 
 
 def shared_keys_compacted(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) -> list[Finding]:

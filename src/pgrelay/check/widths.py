@@ -83,10 +83,10 @@ def wide_rows(
     if not total:
         return [ok(f"no table has values large enough (TOAST) for rows above {limit}")]
     wide = {table: width for table, width in widths.items() if width >= largest_record}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if wide:
         most = max(wide.values())
-        found.append(
+        findings.append(
             warning(
                 f"rows of up to {size(most)} in {first_few(sorted(wide))}",
                 f"message.max.bytes is {limit}; a larger record can't be delivered",
@@ -95,8 +95,8 @@ def wide_rows(
         )
     elif widths:
         of = f"{len(widths):,} of {counted(total, 'table')} with large values"
-        found.append(ok(f"samples of up to {_ROWS} rows from {of} have no row above {limit}"))
+        findings.append(ok(f"samples of up to {_ROWS} rows from {of} have no row above {limit}"))
     if unreadable:
         tables = f"{counted(len(unreadable), 'table')} with large values: {first_few(unreadable)}"
-        found.append(ok(f"{tables}; not searched for rows above {limit}: no right to SELECT from them"))
-    return found
+        findings.append(ok(f"{tables}; not searched for rows above {limit}: no right to SELECT from them"))
+    return findings
