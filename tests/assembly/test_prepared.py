@@ -331,7 +331,7 @@ def test_a_description_that_can_not_be_written_keeps_nothing(store: PreparedStor
 
 
 @pytest.fixture
-def stuck(store: PreparedStore, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> PreparedStore:
+def undeletable(store: PreparedStore, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> PreparedStore:
     """A store that knows a committed transaction and can't delete anything any more."""
     keep(store, spool)
     entry = store.find(731, "g")
@@ -347,19 +347,21 @@ def read_only(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("end", [lambda it: it.purge(0x930, 3), lambda it: it.discard(731, "g")])
 def test_files_that_can_not_be_removed_are_retried_and_stay_known(
-    stuck: PreparedStore, end: Callable[[PreparedStore], object]
+    undeletable: PreparedStore, end: Callable[[PreparedStore], object]
 ) -> None:
     with pytest.raises(SpoolError, match=rf"{NAME}\.prepared: Read-only file system") as caught:
-        end(stuck)
+        end(undeletable)
     assert verdict(caught.value) is Verdict.RETRY
-    assert frames_of(stuck) == FRAMES
+    assert frames_of(undeletable) == FRAMES
 
 
 @pytest.mark.parametrize("left", ["732-0000000000000900.frames", "732-0000000000000900.tmp"])
-def test_leftovers_that_can_not_be_removed_are_retried(stuck: PreparedStore, spool: Spool, left: str) -> None:
+def test_leftovers_that_can_not_be_removed_are_retried(
+    undeletable: PreparedStore, spool: Spool, left: str
+) -> None:
     (spool.directory / left).touch()
     with pytest.raises(SpoolError, match=f"{left}: Read-only file system"):
-        list(stuck.load())
+        list(undeletable.load())
 
 
 def test_a_directory_that_can_not_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:

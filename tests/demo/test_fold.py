@@ -12,7 +12,7 @@ from pgrelay.demo.workload import Workload
 from pgrelay.embedded.jars import Unavailable
 from pgrelay.embedded.postgres import Postgres
 from tests.demo.changes import change
-from tests.demo.waiting import run_out
+from tests.demo.waiting import run_to_end
 from tests.unavailable import skip
 
 
@@ -48,7 +48,7 @@ def connection() -> Iterator[psycopg.Connection]:
     try:
         with Postgres() as postgres, psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute(SCHEMA)
-            run_out(Workload(postgres.dsn, transactions(1, 60), 0))
+            run_to_end(Workload(postgres.dsn, transactions(1, 60), 0))
             yield connection
     except Unavailable as error:
         skip(error)

@@ -70,14 +70,14 @@ CHOICES: Final = {
 
 def digest(name: str, binary: bool) -> str:
     """SHA-256 over the encoder's output: each record, announcement and end of a transaction."""
-    told = hashlib.sha256()
+    hasher = hashlib.sha256()
     options, routes = CHOICES[name]
     encoder, numbers = encoder_of(options, routes=routes), SchemaNumbers()
     for events in _events(Stream(SEED, binary).fill()):
         encoder.feed(events)
-        for part in _told(encoder, numbers):
-            told.update(ascii(part).encode() + b"\n")
-    return told.hexdigest()
+        for part in _output(encoder, numbers):
+            hasher.update(ascii(part).encode() + b"\n")
+    return hasher.hexdigest()
 
 
 def _events(frames: list[bytes]) -> Iterator[list[Event]]:
@@ -88,7 +88,7 @@ def _events(frames: list[bytes]) -> Iterator[list[Event]]:
         assembler.close()
 
 
-def _told(encoder: Encoder, numbers: SchemaNumbers) -> Iterator[object]:
+def _output(encoder: Encoder, numbers: SchemaNumbers) -> Iterator[object]:
     while encoder.pending or encoder.need is not None:
         need = encoder.need
         if isinstance(need, FactsNeeded):

@@ -51,9 +51,13 @@ def test_an_old_row_from_before_a_partition_was_full_is_refused(change: bytes) -
     """Even if it is FULL by now, as the error told the operator to make it."""
     with pytest.raises(
         RecordError, match=r"public\.orders: an old row has only the columns that .* public\.low"
-    ) as told:
+    ) as caught:
         relayed(ROOT, LOW, INSERTED, change)
-    assert (told.value.table, told.value.lsn, told.value.commit_lsn) == ("public.orders", 0x1030, 0x1800)
+    assert (caught.value.table, caught.value.lsn, caught.value.commit_lsn) == (
+        "public.orders",
+        0x1030,
+        0x1800,
+    )
 
 
 def test_a_root_without_a_key_that_became_full_makes_no_value_null() -> None:
