@@ -6,7 +6,7 @@ that goes to several partitions counts once, and a tombstone not at all. BEGIN, 
 
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.json_text import json_array, json_name
-from pgrelay.encode.records import Opening, Record
+from pgrelay.encode.records import Record, SchemaHeader
 
 
 class Boundaries:
@@ -14,7 +14,7 @@ class Boundaries:
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self.opening = Opening()
+        self.schema_header = SchemaHeader()
         self._counts: dict[str, int] = {}
 
     def begin(self) -> None:

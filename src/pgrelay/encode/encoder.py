@@ -302,7 +302,7 @@ class Encoder:
         boundaries = self._changes.boundaries
         if boundaries is None or self._options.format == "json":
             return False
-        return self._needs.need_topic(boundaries.topic, boundaries.opening)
+        return self._needs.need_topic(boundaries.topic, boundaries.schema_header)
 
     def _other_message(self, frame: bytes) -> None:
         """Truncate, logical message, origin and type: parsed in full, because they are few."""
@@ -316,7 +316,7 @@ class Encoder:
             case pgoutput.Truncate():
                 self._truncate(message, frame)
             case pgoutput.Message():
-                if self._needs.need_topic(self._topics.message, self._changes.messages.opening):
+                if self._needs.need_topic(self._topics.message, self._changes.messages.schema_header):
                     self._next -= 1
                 else:
                     self._changes.message(message, frame)

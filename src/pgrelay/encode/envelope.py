@@ -1,7 +1,7 @@
 """What surrounds the row in a value, for one transaction after another.
 
 The base class keeps what every envelope says: which transaction, which record of it, when. Before the row it
-writes the plan's opening and nothing else, as the flat envelopes need; a subclass writes what follows, in the
+writes the schema header and nothing else, as the flat envelopes need; a subclass writes what follows, in the
 methods that raise here. Times are microseconds since 1970; `seq` counts a transaction's records from 0.
 """
 
@@ -60,18 +60,18 @@ class Envelope:
 
     def open_after(self, writer: BytesWriter, plan: Plan) -> None:
         """Write what precedes the new row of a create, or of an update whose old row was not sent."""
-        writer.write(plan.opening.value)
+        writer.write(plan.schema_header.value)
 
     def open_before(self, writer: BytesWriter, plan: Plan) -> None:
         """Write what precedes the old row of a delete."""
-        writer.write(plan.opening.value)
+        writer.write(plan.schema_header.value)
 
     def close_before(self, writer: BytesWriter) -> None:
         """Write what follows the old row of a delete."""
 
     def write_both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
         """Write the rows of an update whose old row was sent."""
-        writer.write(plan.opening.value)
+        writer.write(plan.schema_header.value)
         writer.write(after)
 
     def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:

@@ -22,7 +22,7 @@ from pgrelay.encode.lookahead import RelationAhead
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts
 from pgrelay.encode.plans import Plans
-from pgrelay.encode.records import Opening, Record
+from pgrelay.encode.records import Record, SchemaHeader
 from pgrelay.encode.schema import schema_record
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import SetupError
@@ -55,11 +55,11 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class TopicNeeded:
-    """`opening` gets the ids of the schemas."""
+    """`schema_header` is filled with the ids of the schemas."""
 
     topic: str
     schemas: Schemas | None = None
-    opening: Opening = field(default_factory=Opening, compare=False)
+    schema_header: SchemaHeader = field(default_factory=SchemaHeader, compare=False)
 
 
 Need = FactsNeeded | Announcement | TopicNeeded
@@ -125,11 +125,11 @@ class Needs:
         record = schema_record(self._topics.schema, self._options.systemid, plan, lsn, seq)
         return Announcement(plan, record, schemas_of(plan, self._options))
 
-    def need_topic(self, topic: str, opening: Opening) -> bool:
+    def need_topic(self, topic: str, schema_header: SchemaHeader) -> bool:
         """Need a topic that belongs to no table, unless it is ready. Returns whether to wait for it."""
         if topic in self._ready_topics:
             return False
-        self.need = TopicNeeded(topic, schemas_of_topic(topic, self._topics, self._options), opening)
+        self.need = TopicNeeded(topic, schemas_of_topic(topic, self._topics, self._options), schema_header)
         return True
 
     def confirm_topic(self, ids: SchemaIds | None, ahead: Sequence[SchemaIds | None]) -> None:
@@ -137,16 +137,16 @@ class Needs:
         need = self.need
         if isinstance(need, TopicNeeded):
             self._ready_topics.add(need.topic)
-            _open(need.opening, ids)
+            _set_header(need.schema_header, ids)
         elif isinstance(need, Announcement):
-            _open(need.plan.opening, ids)
+            _set_header(need.plan.schema_header, ids)
             for other, known in zip(need.ahead, ahead, strict=False):
                 self._announced.add(other.plan)
-                _open(other.plan.opening, known)
+                _set_header(other.plan.schema_header, known)
         self.need = None
 
 
-def _open(opening: Opening, ids: SchemaIds | None) -> None:
+def _set_header(schema_header: SchemaHeader, ids: SchemaIds | None) -> None:
     if ids is not None:
-        opening.key = b"" if ids.key is None else header(ids.key)
-        opening.value = header(ids.value)
+        schema_header.key = b"" if ids.key is None else header(ids.key)
+        schema_header.value = header(ids.value)

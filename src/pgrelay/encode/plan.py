@@ -13,7 +13,7 @@ from pgrelay.encode.encodings import CONVERT, Encoding
 from pgrelay.encode.json_text import json_name
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partition
-from pgrelay.encode.records import CREATE, DELETE, MESSAGE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
+from pgrelay.encode.records import CREATE, DELETE, MESSAGE, PLACEHOLDER, TRUNCATE, UPDATE, SchemaHeader
 from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hash_converter, masked_json
 from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.encode.values.json_value import JsonEncoding
@@ -103,7 +103,7 @@ class Collection:
         self.topic = topic
         self.source_names = source_names
         self.limits = options.limits(topic)
-        self.opening = Opening()
+        self.schema_header = SchemaHeader()
         self.creates = 0
         self.updates = 0
         self.deletes = 0

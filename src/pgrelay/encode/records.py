@@ -58,8 +58,8 @@ def _size_of_length(length: int) -> int:
     return size
 
 
-class Opening:
-    """What precedes each key and each value: in Avro, the id of its schema."""
+class SchemaHeader:
+    """What precedes each key and each value: in Avro, the id of its schema; in JSON, nothing."""
 
     def __init__(self) -> None:
         self.key: bytes = b""

@@ -91,7 +91,7 @@ class RowWriter:
         begin: i64 = len(writer)
         self.unchanged = []
         self.key.truncate(0)
-        self.key.write(plan.opening.key)
+        self.key.write(plan.schema_header.key)
         for index, column in enumerate(columns):
             kind: u8 = data[pos]
             pos += 1

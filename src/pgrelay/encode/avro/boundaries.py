@@ -11,7 +11,7 @@ class AvroBoundaries(Boundaries):
         return PRESENT + sized(transaction_id(envelope)) + long(envelope.seq + 1) + long(order)
 
     def _key(self, envelope: Envelope) -> bytes:
-        return self.opening.key + sized(transaction_id(envelope))
+        return self.schema_header.key + sized(transaction_id(envelope))
 
     def _value(self, envelope: Envelope, status: str, counts: dict[str, int] | None) -> bytes:
         ends = NULL + NULL
@@ -19,4 +19,4 @@ class AvroBoundaries(Boundaries):
             items = [string(utf8_safe(name)) + long(count) for name, count in counts.items()]
             ends = optional_long(sum(counts.values())) + PRESENT + array(items)
         times = long(envelope.commit_us // 1000) + long(envelope.commit_lsn)
-        return self.opening.value + string(status) + sized(transaction_id(envelope)) + ends + times
+        return self.schema_header.value + string(status) + sized(transaction_id(envelope)) + ends + times

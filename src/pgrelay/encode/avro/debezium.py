@@ -48,25 +48,25 @@ class DebeziumAvro(AvroEnvelope):
         self._tails = {}
 
     def open_after(self, writer: BytesWriter, plan: Plan) -> None:
-        writer.write(plan.opening.value)
+        writer.write(plan.schema_header.value)
         writer.write(b"\x00\x02")
 
     def open_before(self, writer: BytesWriter, plan: Plan) -> None:
-        writer.write(plan.opening.value)
+        writer.write(plan.schema_header.value)
         writer.write(PRESENT)
 
     def close_before(self, writer: BytesWriter) -> None:
         writer.write(NULL)
 
     def write_both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
-        writer.write(plan.opening.value)
+        writer.write(plan.schema_header.value)
         writer.write(PRESENT)
         writer.write(before)
         writer.write(PRESENT)
         writer.write(after)
 
     def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
-        writer.write(plan.opening.value)
+        writer.write(plan.schema_header.value)
         no_rows, nothing_unchanged = NULL + NULL, NULL
         writer.write(no_rows + nothing_unchanged + PRESENT + boolean(cascade) + boolean(restart_identity))
 

@@ -20,10 +20,10 @@ class AvroEnvelope(Envelope):
             writer.write(PRESENT + array(unchanged) + NULL if unchanged else b"\x00\x00")
 
     def message(self, writer: BytesWriter, collection: Collection, prefix: str, content: bytes) -> None:
-        writer.write(collection.opening.value)
+        writer.write(collection.schema_header.value)
         writer.write(string(utf8_safe(prefix)))
         write_length(writer, len(content))
         writer.write(content)
 
     def message_key(self, collection: Collection, prefix: str) -> bytes:
-        return collection.opening.key + string(utf8_safe(prefix))
+        return collection.schema_header.key + string(utf8_safe(prefix))

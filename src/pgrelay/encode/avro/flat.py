@@ -24,7 +24,7 @@ class FlatAvro(AvroEnvelope):
 
     def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
         assert isinstance(plan, AvroPlan)
-        writer.write(plan.opening.value)
+        writer.write(plan.schema_header.value)
         no_row, nothing_unchanged = NULL * len(plan.fields), NULL
         writer.write(no_row + nothing_unchanged + PRESENT + boolean(cascade) + boolean(restart_identity))
 
