@@ -74,7 +74,7 @@ class Assembler:
         self._ended: tuple[OpenTransaction, StreamEnd] | None = None
         self._replay: Replay | None = None
         self.in_doubt: Sequence[int] = ()
-        # Also written with prepared transactions, which outlive the session.
+        # Those that prepared transactions need are kept with them, since they outlive the session.
         self._relations = SessionRelations()
 
     @property
@@ -149,7 +149,7 @@ class Assembler:
     def _buffer(self, transaction: OpenTransaction, frame: bytes) -> None:
         transaction.frames.append(frame)
         if self.spool.in_memory > self._memory_limit:
-            # One is enough: it is no smaller than the frame that was too much.
+            # One is enough: it is no smaller than the frame that exceeded the limit.
             largest = max(self.open_transactions(), key=lambda each: each.frames.in_memory)
             largest.frames.spill()
             if self._two_phase:

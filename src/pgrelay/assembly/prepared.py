@@ -78,7 +78,7 @@ def emptying(directory: Path) -> Iterator[None]:
         for suffix in _SUFFIXES:
             for path in files_ending(directory, suffix):
                 remove_file(path)
-        # It stays if somebody else's file is in it.
+        # It stays if it holds somebody else's file.
         with contextlib.suppress(OSError):
             directory.rmdir()
     finally:
@@ -91,7 +91,7 @@ def _exists(directory: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        # Its parent is one that we may not search, such as that of a relay under another account.
+        # We may not search its parent, which may belong to a relay under another account.
         raise spool_error(directory, error) from error
     return True
 
@@ -132,7 +132,8 @@ class PreparedStore:
         xid, gid, end_lsn = prepare.xid, prepare.gid, prepare.end_lsn
         name = f"{xid}-{end_lsn:016X}"
         size = transaction.frames.keep_as(self._directory / f"{name}.frames")
-        # The first row's Relation comes last: right before a row of another it would describe a partition.
+        # The first row's Relation comes last: right before a row of another table, it would describe a
+        # partition.
         pinned = reversed(transaction.pinned_relations.values())
         entry = Prepared(
             name,
@@ -158,7 +159,7 @@ class PreparedStore:
     def refuse_missing(self, xid: int, gid: str, commit_lsn: int) -> None:
         """Raise GapError for a COMMIT PREPARED whose transaction is not here, if that may have had rows."""
         if self._first_xid is not None and xids_ahead(xid, self._first_xid) is not None:
-            # Its Prepare would have come. Before 15.19, 16.15 and 17.11 there is none if it has only locked.
+            # Its Prepare would have come. Before 15.19, 16.15 and 17.11 there is none if it only took locks.
             return
         raise GapError(
             f"COMMIT PREPARED of {gid!r} (xid {xid}) at {format_lsn(commit_lsn)}, but its rows are not in "

@@ -26,7 +26,7 @@ from pgrelay.kafka.topics import lasting, made_with, new_topic
 
 _RETRIED: Final = "a run tries again by itself"
 
-# Defaults of brokers whose settings we may not read: nothing that a finding could complain of.
+# Stands for the defaults of brokers whose settings we may not read: no finding complains of these values.
 _UNKNOWN: Final = TopicConfig(message_bytes=sys.maxsize, min_in_sync=0, cleanup="delete", retention_ms=-1)
 
 # Kafka's own topic for the state of transactions.

@@ -52,7 +52,7 @@ def without_identity(published: Published) -> list[Finding]:
 
 def _identifying(table: Table) -> str:
     """The statement that gives the table an identity."""
-    # A primary key that is there and does not count: the identity is NOTHING, or an index that was dropped.
+    # A primary key that exists but does not count: the identity is NOTHING, or an index that was dropped.
     by_key = table.primary_key and not table.deferrable
     return f"ALTER TABLE {table.quoted} REPLICA IDENTITY {'DEFAULT' if by_key else 'FULL'}"
 

@@ -65,7 +65,7 @@ def _unwritable(directory: Path) -> str | None:
     try:
         Path(tempfile.mkdtemp(prefix=".pgrelay-check-", dir=directory)).rmdir()
     except OSError as failure:
-        # The finding about free space covers a full disk.
+        # A full disk is covered by the finding about free space.
         return None if failure.errno == ENOSPC else failure.strerror
     return None
 

@@ -175,7 +175,7 @@ def differences_from_config(
     if missing:
         what = f"not published, of source.tables: {counted(len(missing), 'table')}: {first_few(missing)}"
         findings.append(warning(what, why, f"ALTER PUBLICATION {publication} ADD TABLE {first_few(missing)}"))
-    # Of a partitioned table that is published as one, only its partitions are among those meant.
+    # Of a partitioned table that is published as one, only the partitions are among those expected.
     listed = {table.oid for table in expected.leaves}
     partitions = {root: set[int]() for root in published.roots.values()}
     for leaf, root in published.roots.items():

@@ -91,7 +91,7 @@ async def slot_reader(catalog: Catalog, pid: int) -> str:
 
 async def oldest_transaction(catalog: Catalog) -> OldestTransaction | None:
     """The oldest transaction of the whole cluster that has written, including prepared ones."""
-    # As bytes, which a server in UTF8 sends as they are: another database's names may be in another encoding.
+    # As bytes, which a UTF8 server sends unconverted: names of other databases may be in another encoding.
     query = sql.SQL(
         "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float8, textsend(application_name), "
         "NULL FROM pg_stat_activity "

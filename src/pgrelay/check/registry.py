@@ -65,7 +65,7 @@ def security_findings(options: Mapping[str, str]) -> list[Finding]:
 
 
 def _sends_credentials(options: Mapping[str, str]) -> bool:
-    # What belongs to our certificate stays here.
+    # Options of our own certificate are not sent.
     written = (name for name in options if not name.startswith("ssl."))
     return any(is_secret(name) for name in written) or "@" in options["url"]
 

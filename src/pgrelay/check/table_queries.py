@@ -191,7 +191,7 @@ async def tables(catalog: Catalog, oids: Sequence[int]) -> tuple[Table, ...]:
         "ARRAY(SELECT a.attname::text FROM pg_index i JOIN pg_attribute a "
         "ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:{} - 1]) "
         "WHERE i.indrelid = c.oid AND i.indisreplident ORDER BY a.attnum), "
-        # Its size would be exact, but whoever asks for that waits for locks. Pages are as VACUUM found them.
+        # Asking for its size would be exact, but waits for locks. relpages is what VACUUM last found.
         "coalesce(t.relpages > 0 OR pg_stat_get_tuples_inserted(t.oid) > 0, false) "
         "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "LEFT JOIN pg_class t ON t.oid = c.reltoastrelid WHERE c.oid = ANY (%s) ORDER BY 2, 3"

@@ -64,7 +64,7 @@ async def _candidates(catalog: Catalog, leaves: Sequence[Table]) -> tuple[list[C
 async def _widest(catalog: Catalog, table: Candidate) -> int:
     """Bytes of the widest row of a sample, as text; 0 if the sample has no row."""
     percent = 100.0 if table.pages < _ROWS else 100.0 * _ROWS / table.pages
-    # Where a table has a column t, t::text would be that column.
+    # Not t::text: in a table with a column t, that would be the column.
     query = sql.SQL(
         "SELECT coalesce(max(octet_length((t.*)::text)), 0) "
         "FROM (SELECT * FROM {} TABLESAMPLE SYSTEM ({}) LIMIT {}) t"

@@ -19,7 +19,7 @@ from pgrelay.config.secrets import quoted
 _SWITCH_WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NULL_WORDS: Final = frozenset({"", "~", "null"})
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
-# What double quotes in YAML make of \a, \b, \e, \f, \v and \0.
+# What YAML's double quotes turn \a, \b, \e, \f, \v and \0 into.
 _CONTROL_CHARACTERS: Final = "\a\b\x1b\f\v\0"
 _KAFKA_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _TABLE: Final = re.compile(r'("(?:[^"]|"")+"|[^".*\s]+)\.("(?:[^"]|"")+"|[^".*\s]+|\*)')
@@ -39,7 +39,7 @@ def _null(value: object) -> object:
 
 
 def _off(value: object) -> object:
-    # An empty text does not turn it off: it may come from a variable that somebody forgot to set.
+    # Empty text does not turn it off: it may come from a variable that somebody forgot to set.
     return _null(value) if value != "" else value
 
 

@@ -33,7 +33,7 @@ _WHOLE: Final = re.compile("-?(0|[1-9][0-9]*)")
 # The only option that may be a fraction, under both of its names.
 LINGER_OPTIONS: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
 _FRACTION: Final = re.compile("[0-9]+([.][0-9]+)?")
-# Options whose values pgrelay computes with as well.
+# Options whose values pgrelay itself computes with.
 _COUNTED: Final = frozenset(
     {"batch.size", "message.max.bytes", "queue.buffering.max.kbytes", "transaction.timeout.ms"}
 )

@@ -79,7 +79,7 @@ def _fault(details: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "value_error":
         return str(context["error"])
     if kind in _SECTIONS and isinstance(details["input"], str):
-        # It may be what a key of it should have held: a connection string, a password.
+        # The text may be meant for one of its keys: a connection string, a password.
         return f"got text; write {_EXPECTED[kind]}"
     if kind in _EXPECTED:
         expected = _EXPECTED[kind].format_map(context).replace("'", "")

@@ -51,7 +51,7 @@ def _check_events(events: Iterable[yaml.Event], origin: str) -> None:
     anchors: dict[str, int] = {}
     depth = 0
     for event in events:
-        # Here, since the parser's time grows with the square of the depth.
+        # Checked this early because the parser's time grows with the square of the depth.
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH:
             raise SetupError(f"{origin}:{_line(event)}: {_TOO_DEEP}")

@@ -35,7 +35,7 @@ class Fold:
         if change.after is None:
             return rows.pop(change.row_key, None)
         previous = rows.get(change.row_key)
-        # A value that is missing because it did not change keeps its previous value.
+        # A column that is missing because it did not change keeps its previous value.
         rows[change.row_key] = {**(previous or {}), **change.after}
         return previous
 

@@ -202,7 +202,7 @@ def java_command(java: StrPath, class_path: str, folder: Path, *options: str) ->
     logging.write_text(_LOGGING)
     # The codecs unpack their libraries to tmpdir, and after a kill nobody else would remove them.
     places = f"-Djava.io.tmpdir={folder}", f"-Dlog4j2.configurationFile={logging}"
-    # In Turkish "classic" in capitals is not Kafka's CLASSIC, and Kafka does not start.
+    # In a Turkish locale "classic" in capitals is not CLASSIC, and Kafka does not start.
     language = "-Duser.language=en", "-Duser.country=US"
     return [java, *options, *_JVM_OPTIONS, *language, *places, "-cp", class_path]
 

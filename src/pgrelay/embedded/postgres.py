@@ -153,7 +153,7 @@ class Postgres:
         return len(lines) >= 8 and lines[0] == str(self._daemon.pid) and lines[7].strip() == "ready"
 
     def _end(self) -> None:
-        # A clean stop waits for a slot's client; data that are deleted anyway don't need one.
+        # A clean stop waits for a slot's client, and data that are deleted anyway don't need one.
         self.stop("immediate" if self._directory is None else "fast")
 
 

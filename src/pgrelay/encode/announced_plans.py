@@ -11,7 +11,7 @@ class AnnouncedPlans:
     """
 
     def __init__(self) -> None:
-        # None once another table's plan has replaced it: of a dropped table nothing else is left.
+        # None once another table's plan has replaced it: that is all that is kept of a dropped table.
         self._by_oid: dict[int, Plan | None] = {}
         self._by_name: dict[tuple[str, str], Plan] = {}
 

@@ -52,12 +52,12 @@ class Encoder:
         self._session = Relations()
         # The session's, or those of a scoped transaction.
         self._relations = self._session
-        # A Relation that was the last of the events fed so far.
+        # The last event fed so far, if it was a Relation.
         self._last_relation: pgoutput.Relation | None = None
         self._events: list[Event] = []
         self._next = 0
         self._body_at = BODY_AT
-        # The plans of a Truncate whose other relations still wait for theirs.
+        # The plans so far of a Truncate that waits for those of its other relations.
         self._truncate_plans: list[Plan | None] = []
         # What `skip_transaction` asked for, once it has come: how many changes it had, and its end LSN.
         self.skipped_transaction: tuple[int, int] | None = None
@@ -202,7 +202,7 @@ class Encoder:
         if self._relations is self._session:
             unnamed = self._plans.use(plan)
             if unnamed is not None:
-                # If it has a change after all, its message is read again.
+                # Should it have a change after all, its message is read again.
                 self._session.plans.pop(unnamed, None)
 
     def _frame(self, frame: bytes) -> None:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-# Takes one value's bytes as the server sent them and returns the whole JSON value (or, if it says so, the
+# Converts one value's bytes, as the server sent them, to the whole JSON value (or, where it says so, to the
 # text of a binary form). Raises ValueError on bytes that the server can't have sent.
 Converter = Callable[[bytes], bytes]
 

@@ -28,7 +28,7 @@ class Envelope:
         self.xid: int | None = None
         self.xid_text: bytes = b"null"  # the same in JSON
         self.origin: str | None = None
-        # What is written as the place of a record that has none in its transaction.
+        # Written for a record that has no place in a transaction.
         self.no_place: bytes = b"null"
 
     def begin(self, begin: TransactionBegin) -> None:

@@ -72,7 +72,7 @@ def _exposed_name(plan: Plan, known: _Known, name: str, index: int, type_oid: in
     if place >= 0 and plan.columns[place].treatment == KEEP:
         return name
     if place > index:
-        # No column that stays moves to the right: this is another one, which has taken the name.
+        # A column never moves to the right: this is another one, which has taken the name.
         before = plan.columns[index]
         return before.name if before.treatment == KEEP and before.type_oid == type_oid else None
     if place >= 0:

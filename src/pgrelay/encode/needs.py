@@ -96,7 +96,7 @@ class Needs:
         self.need = None
         plan = self._plans.plan_for(need.body, need.relation, facts)
         for other, known in zip(need.ahead, ahead, strict=False):
-            # What is wrong with it is raised in its turn: rows of others come before.
+            # What is wrong with it is raised in its turn: rows of other tables come first.
             with suppress(SetupError):
                 self._plans.plan_ahead(other.body, other.relation, known)
         return plan
@@ -115,7 +115,7 @@ class Needs:
             new = self._plans.find(other.body)
             if new is None or not self._announced.is_new(new):
                 continue
-            # A plan that is refused is refused in its turn: rows of other tables come before.
+            # A plan that must be refused is refused in its turn: rows of other tables come first.
             if new.unsupported_binary(self._options) is None:
                 # The relation is new, so its schema may hold from the transaction's first record on.
                 ahead.append(self._announcement(new, other.commit_lsn, 0))

@@ -19,10 +19,10 @@ class Plans:
         self._options = options
         self._topics = topics
         self._by_body: dict[bytes, Plan] = {}
-        # The plan of each relation that the session used last, and the relation that had each name last.
+        # By relation, the plan that the session last used; by name, the relation that last had it.
         self._used: dict[int, Plan] = {}
         self._names: dict[tuple[str, str], int] = {}
-        # Relation messages whose facts are known before their turn.
+        # Relation messages whose facts came before their turn.
         self._ahead: set[bytes] = set()
         # Plans that others have replaced, until their counts are taken.
         self._replaced: list[Plan] = []

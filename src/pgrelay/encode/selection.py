@@ -56,7 +56,7 @@ class Selection:
 
 def matches(pattern: str, name: str) -> bool:
     """Whether a pattern of the configuration matches the whole of a name."""
-    # A dot also stands for a line break: nobody may name a column so that it is not hidden.
+    # A dot also matches a line break, so that no column can be named in a way that escapes being hidden.
     return re.fullmatch(pattern, name, re.DOTALL) is not None
 
 

@@ -56,7 +56,7 @@ async def plan(
         for n, (file, shard) in enumerate(zip(files, shards, strict=True), 1)
     ]
     _require_short_names(parts)
-    # An existing slot or publication is carried over by hand, in an order that loses nothing.
+    # An existing slot or publication is carried over by hand, in an order in which nothing is lost.
     create = config.source.create and found.slot is None and not found.published
     _write(path, config, parts, create)
     return script(config, parts, found.tables, found.version, found.slot is not None, create)

@@ -102,7 +102,7 @@ def successor(value: str, envelope: str) -> str | None:
         return None
     there = json.loads(value)
     name, namespace = (there.get("name"), there.get("namespace")) if isinstance(there, dict) else ("", "")
-    # Without rows: a reader may always leave out what was written.
+    # Without rows: a reader may always leave out fields that were written.
     fields = _flat_ending() if envelope == "flat" else _envelope_fields()
     return _json(_record(name or "Envelope", namespace or "", fields))
 

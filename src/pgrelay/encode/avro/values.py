@@ -31,8 +31,8 @@ _PAST_FLOATS: Final = float((1 << 128) - (1 << 103))
 # The bits of a double that neither a float nor the middle between two of them has.
 _BEYOND_MIDDLES: Final = 0x0FFF_FFFF
 
-# A collection is written in blocks of one item each, with the block's count before the item. So brackets and
-# commas of the text become bytes, and nothing has to be counted ahead.
+# A collection is written in blocks of one item each, with the block's count before the item. So the text's
+# brackets and commas become bytes, and nothing has to be counted in advance.
 _ONE: Final = b"\x02"
 ARRAY: Final = Marks(b"\x00", _ONE, _ONE, b"\x00", b"\x00", PRESENT)
 MAP: Final = ARRAY

@@ -14,7 +14,7 @@ ZERO: Final = ord("0")
 MINUS: Final = ord("-")
 _POINT: Final = ord(".")
 
-# So many digits always fit in 64 bits.
+# This many digits always fit in 64 bits.
 SAFE_DIGITS: Final = 18
 
 _DIGITS: Final = "made of digits"

@@ -12,7 +12,7 @@ from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.values.digits import COMPILED, MINUS, ZERO
 from pgrelay.encode.values.plain import copy
 
-# What float8out and numeric_out print is a JSON number as it is, except for these three.
+# What float8out and numeric_out print is a valid JSON number, except for these three.
 _NUMBER: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?").fullmatch
 NOT_FINITE: Final = (b"NaN", b"Infinity", b"-Infinity")
 
