@@ -15,7 +15,7 @@ def refuse_name_clashes(plan: Plan, what: str) -> None:
         if column.name in FLAT_NAMES and not column.dropped:
             raise SetupError(
                 f"{plan.table}.{column.name}: the flat envelope has a {what} of that name; "
-                "drop the column by records.columns, or set records.envelope: debezium"
+                "drop the column with records.columns.drop, or set records.envelope: debezium"
             )
 
 

@@ -81,7 +81,7 @@ class Topics:
             clash = (
                 f"share the topic {topic!r}"
                 if owned == topic
-                else f"need the topics {topic!r} and {owned!r}, which Kafka takes for one ('.' is as '_')"
+                else f"need the topics {topic!r} and {owned!r}, which Kafka takes for one ('.' counts as '_')"
             )
             raise SetupError(
                 f"{owner} and {holder} would {clash}; use records.routes to send one of them elsewhere, or "
