@@ -1,12 +1,12 @@
 """Turns events in commit order into segments of Kafka records.
 
 Theory of operation. The encoder keeps the session's relations as plans, and encodes each change by the plan
-of its relation. If it needs something that only the outside can give, it stops and says so in `need`
-(needs.py). Once that is answered, by `provide_facts` or `confirm_topic`, `encode` goes on where it stopped.
+of its relation. If it needs something that it can only get from outside, it stops and says so in `need`
+(needs.py). Once that is answered, by `provide_facts` or `confirm_topic`, `encode` resumes where it stopped.
 
 So each row is encoded by the Relation that preceded it. A scoped transaction (it was prepared, perhaps long
 ago) brings its own relations and leaves the session's alone. A Relation gets a plan once a change needs it,
-not when it comes, and loses it if another table takes the name: mostly it was dropped then.
+not when it comes, and loses it if another table takes its name: then it was most likely dropped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -246,9 +246,10 @@ class Encoder:
             self._other_message(frame)
 
     def _defer(self, oid: int) -> bool:
-        """Defer a change of this relation if it can't be encoded yet: then it is the next event again.
+        """Defer a change of this relation if it can't be encoded yet; returns whether it was deferred.
 
-        If so, `need` says what it lacks; or it is None, and a plan that was built before is in use now.
+        Then it is the next event again, and `need` says what it lacks; or that is None, and a plan that was
+        built before is in use now.
         """
         relations, envelope = self._relations, self._envelope
         if oid in relations.plans:
