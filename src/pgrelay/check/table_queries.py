@@ -151,12 +151,12 @@ async def published(catalog: Catalog, names: Sequence[str]) -> Published:
     ).format(*_column_lists(catalog.server_version))
     rows = await catalog.rows(query, (list(names),))
     oids = [row[0] for row in rows]
-    stored = await leaves(catalog, oids)
+    leaf_roots = await leaves(catalog, oids)
     return Published(
         tables=await tables(catalog, oids),
-        leaves=await tables(catalog, [leaf for leaf, _ in stored]),
-        roots={leaf: table for leaf, table in stored if leaf != table},
-        updates_published=_with_leaves({row[0] for row in rows if row[1]}, stored),
+        leaves=await tables(catalog, [leaf for leaf, _ in leaf_roots]),
+        roots={leaf: table for leaf, table in leaf_roots if leaf != table},
+        updates_published=_with_leaves({row[0] for row in rows if row[1]}, leaf_roots),
         columns={row[0]: row[2] for row in rows if row[2]},
         with_column_list=frozenset(row[0] for row in rows if row[3]),
         schemas=await _whole_schemas(catalog, names),
@@ -216,8 +216,8 @@ async def leaves(catalog: Catalog, oids: Collection[int]) -> list[tuple[int, int
     return [(row[0], row[1]) for row in await catalog.rows(query, (list(oids),))]
 
 
-def _with_leaves(of: set[int], stored: Sequence[tuple[int, int]]) -> frozenset[int]:
-    return frozenset(of | {leaf for leaf, table in stored if table in of})
+def _with_leaves(oids: set[int], leaf_roots: Sequence[tuple[int, int]]) -> frozenset[int]:
+    return frozenset(oids | {leaf for leaf, root in leaf_roots if root in oids})
 
 
 async def every_table(catalog: Catalog, published: Published) -> list[tuple[int, str]]:
