@@ -29,7 +29,7 @@ def environment(form: Form) -> dict[str, str]:
 
     Raises RuntimeError if it can't be built, or if the sources have changed since.
     """
-    folder = _BUILDS / _at_first() / form
+    folder = _BUILDS / _initial_digest() / form
     if not folder.exists():
         _build(form, folder)
     return {**os.environ, "PYTHONPATH": str(folder)}
@@ -43,14 +43,14 @@ def _build(form: Form, folder: Path) -> None:
         source.mkdir()
         for name in _INPUTS:
             _copy(_ROOT / name, source / name)
-        if _digest(source) != _at_first():
+        if _digest(source) != _initial_digest():
             raise RuntimeError("the sources changed since the first form was built; run it again")
         if form == "compiled":
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
             subprocess.run([*pip, str(target), str(source)], check=True)
         else:
             _copy(source / "src", target)
-        told = subprocess.run(
+        output = subprocess.run(
             pgrelay("--version"),
             env={**os.environ, "PYTHONPATH": str(target)},
             cwd=temporary,
@@ -58,9 +58,9 @@ def _build(form: Form, folder: Path) -> None:
             text=True,
             check=True,
         ).stdout
-        if f"({form})" not in told:
+        if f"({form})" not in output:
             raise RuntimeError(
-                f"{told.strip()} came of the build that should be {form}; is there a C compiler?"
+                f"{output.strip()} came from the build that should be {form}; is there a C compiler?"
             )
         _keep(target, folder)
 
@@ -80,7 +80,7 @@ def _copy(path: Path, target: Path) -> None:
 
 
 @cache
-def _at_first() -> str:
+def _initial_digest() -> str:
     return _digest(_ROOT)
 
 

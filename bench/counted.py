@@ -42,7 +42,7 @@ def main() -> None:
             records = pure.encode(work, Path(folder), format)
             _mark()
             if records < rows:
-                raise SystemExit(f"{records} records came of {rows} rows, {format} {shape}")
+                raise SystemExit(f"{records} records from {rows} rows, {format} {shape}")
 
 
 if __name__ == "__main__":

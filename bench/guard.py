@@ -21,7 +21,7 @@ from pathlib import Path
 from bench.counted import MARK, WORK
 
 ROWS = 10_000
-MOST = 1.10
+MAX_RATIO = 1.10
 
 _ROOT = Path(__file__).parents[1]
 _COMMITTED = _ROOT / "bench" / "instructions.json"
@@ -120,7 +120,7 @@ def compare(found: Counts, wanted: Mapping[str, int]) -> list[str]:
     print(f"{'instructions a row':<20}{'committed':>10}{'now':>10}")
     for name, now in found.items():
         print(f"{name:<20}{wanted[name]:>10,}{now:>10,}{now / wanted[name]:>9.3f}")
-    return [name for name, now in found.items() if now > MOST * wanted[name]]
+    return [name for name, now in found.items() if now > MAX_RATIO * wanted[name]]
 
 
 def renew() -> None:
@@ -139,11 +139,11 @@ def check() -> bool:
         except CannotCount as error:
             print(f"NOT CHECKED, this tool chain being another one: {error}", file=sys.stderr)
             return True
-    dear = compare(found, wanted)
-    if dear:
-        print(f"over {MOST:.2f} of what is committed: {', '.join(dear)}", file=sys.stderr)
+    too_high = compare(found, wanted)
+    if too_high:
+        print(f"over {MAX_RATIO:.2f} of what is committed: {', '.join(too_high)}", file=sys.stderr)
         print(f"make them cheaper, or say in a commit why not: {_RENEW}", file=sys.stderr)
-    return not dear
+    return not too_high
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""What a relay costs that has little to do: `python -m bench.idle`.
+"""What a relay with little to do costs: `python -m bench.idle`.
 
 Each line is a relay of its own, after one row in each of its tables. Wake-ups are the voluntary context
 switches of its threads, which they make as they begin to wait. Unless it is not watched, /metrics or /readyz
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.beside import beside
+from bench.background import in_background
 from bench.contenders import relay
 from bench.drain import streaming, wait_confirmed
 from bench.procfs import Meter, memory_mb, wakeups
@@ -34,7 +34,7 @@ _ROWS: Final = (
     "DO $$ BEGIN FOR n IN 1..{} LOOP EXECUTE format('INSERT INTO t%s VALUES (0)', n); COMMIT; "
     "END LOOP; END $$"
 )
-# The oldest of each kind: at its start a relay has others, for its advice.
+# The oldest of each kind: at its start a relay has others, for its check.
 _BACKENDS: Final = (
     "SELECT pid, backend_type FROM pg_stat_activity WHERE application_name = 'pgrelay' "
     "ORDER BY backend_start DESC"
@@ -52,15 +52,15 @@ class Situation:
     delivery: str = "at_least_once"
 
     def __str__(self) -> str:
-        said = [f"{self.tables:,} table{'s' * (self.tables > 1)}"]
+        parts = [f"{self.tables:,} table{'s' * (self.tables > 1)}"]
         if self.commits_s:
             rate = f"{self.commits_s:g} commit{'s' * (self.commits_s > 1)}/s"
-            said.append(rate + " elsewhere" * self.elsewhere)
+            parts.append(rate + " elsewhere" * self.elsewhere)
         if not self.watched:
-            said.append("not watched")
+            parts.append("not watched")
         if self.delivery == "exactly_once":
-            said.append("exactly once")
-        return ", ".join(said)
+            parts.append("exactly once")
+        return ", ".join(parts)
 
 
 SITUATIONS: Final = (
@@ -78,14 +78,14 @@ SITUATIONS: Final = (
 )
 
 
-def again_and_again(step: Callable[[], None], every_s: float) -> Callable[[threading.Event], None]:
-    """The work of taking a step so often, for `beside`."""
+def periodically(action: Callable[[], None], interval_s: float) -> Callable[[threading.Event], None]:
+    """Work for `in_background`: take the action once per interval."""
 
     def work(over: threading.Event) -> None:
         due = time.monotonic()
         while not over.wait(max(0.0, due - time.monotonic())):
-            step()
-            due += every_s
+            action()
+            due += interval_s
 
     return work
 
@@ -136,12 +136,12 @@ def measure(stage: Stage, situation: Situation, seconds: float) -> None:
             str(kind): int(str(pid)) for pid, kind in connection.execute(_BACKENDS.encode()).fetchall()
         }
         if situation.watched:
-            stack.enter_context(beside(again_and_again(Prober(listen), _PROBE_EVERY_S)))
+            stack.enter_context(in_background(periodically(Prober(listen), _PROBE_EVERY_S)))
         if situation.commits_s:
             writer = stack.enter_context(flushing(stage.postgres.dsn if situation.elsewhere else load.dsn))
             writer.execute("CREATE TABLE IF NOT EXISTS t1 (id bigint PRIMARY KEY, note text)")
             writer.execute("DELETE FROM t1")
-            stack.enter_context(beside(again_and_again(Writer(writer), 1 / situation.commits_s)))
+            stack.enter_context(in_background(periodically(Writer(writer), 1 / situation.commits_s)))
         time.sleep(_SETTLE_S)
         print(f"{situation!s:<46}", _figures(process.pid, backends, stage.broker_pid, seconds), flush=True)
 

@@ -20,7 +20,7 @@ from statistics import quantiles
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
-from bench.beside import beside
+from bench.background import in_background
 from bench.contenders import relay
 from bench.drain import streaming
 from bench.stage import Load, Stage, flushing, loaded, servers
@@ -57,7 +57,7 @@ def arriving(bootstrap: str, topic: str) -> Iterator[dict[int, float]]:
 
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        with beside(consume):
+        with in_background(consume):
             yield at
     finally:
         consumer.close()
@@ -83,7 +83,7 @@ def insert_large(dsn: str, rows: int) -> None:
 
 
 class Silence:
-    """The longest time that the server got no status update, while it is looked at: work for `beside`."""
+    """The longest time without a status update, by the server's account: work for `in_background`."""
 
     def __init__(self, dsn: str) -> None:
         self.longest_s = 0.0
@@ -108,9 +108,9 @@ def measure(stage: Stage, load: Load, delivery: str, rate: int, seconds: int, la
         stack.enter_context(streaming(stage, load, contender))
         arrived = stack.enter_context(arriving(stage.bootstrap, f"{contender.prefix}.public.small"))
         silence = Silence(load.dsn)
-        stack.enter_context(beside(silence))
+        stack.enter_context(in_background(silence))
         commit(load.dsn, range(-round(rate * _WARM_UP_S), 0), rate)
-        with beside(lambda _: insert_large(load.dsn, large_rows)):
+        with in_background(lambda _: insert_large(load.dsn, large_rows)):
             returned = commit(load.dsn, ids, rate)
         deadline = time.monotonic() + _CATCH_UP_S
         while len(arrived.keys() & returned.keys()) < len(ids) and time.monotonic() < deadline:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psycopg
 
-from bench.beside import beside
+from bench.background import in_background
 from bench.contenders import relay
 from bench.drain import Run, drain
 from bench.procfs import memory_mb
@@ -96,7 +96,7 @@ def slowed(pid: int, seconds: float) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
             over.wait(_RUNNING_S)
 
-    with beside(pace):
+    with in_background(pace):
         yield
 
 

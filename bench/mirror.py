@@ -2,8 +2,8 @@
 
 Each commit updates a row and inserts others, in every table, and comes when the last one's rows are in the
 targets: no batch waits for another, and none is larger. CPU is that of Spark's process for a batch; Java's
-compilers, which are busy for hundreds of batches, are a part of it. The first batch, which makes the targets,
-is told by itself. At the end each target must be equal to its table.
+compilers, which are busy for hundreds of batches, are a part of it. The first batch, which creates the
+targets, is reported by itself. At the end each target must be equal to its table.
 """
 
 import argparse
@@ -136,8 +136,8 @@ def _records(query: StreamingQuery) -> int:
     """How many records the batches that have ended took in."""
     progress = query.lastProgress
     # As attributes, offsets are Python's text for a dict.
-    told = None if progress is None else json.loads(progress.json)["sources"][0]["endOffset"]
-    return sum(end for ends in (told or {}).values() for end in ends.values())
+    offsets = None if progress is None else json.loads(progress.json)["sources"][0]["endOffset"]
+    return sum(end for ends in (offsets or {}).values() for end in ends.values())
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -46,8 +46,8 @@ class Probe:
             return ""
         self._perf.wait()
         report = ["perf", "report", "-i", str(self._data), "--stdio", "--sort", "comm,dso,symbol"]
-        told = subprocess.run(report, capture_output=True, text=True).stdout.splitlines()
-        lines = [" ".join(line.split()[:6]) for line in told if line.strip() and not line.startswith("#")]
+        output = subprocess.run(report, capture_output=True, text=True).stdout.splitlines()
+        lines = [" ".join(line.split()[:6]) for line in output if line.strip() and not line.startswith("#")]
         return "\n".join(lines[:_SYMBOLS])
 
 

@@ -131,13 +131,13 @@ def encode(work: list[list[bytes]], spool_folder: Path, format: Format = "json")
     records = 0
     for frames in work:
         assembler.receive_all(frames, 0)
-        encoder.feed(assembler.take())
+        encoder.feed(assembler.take_events())
         while encoder.pending or encoder.need is not None:
             records += sum(len(out.records) for out in encoder.encode(1) if isinstance(out, Segment))
             if isinstance(encoder.need, FactsNeeded):
-                encoder.learn(RelationFacts())
+                encoder.provide_facts(RelationFacts())
             elif encoder.need is not None:
-                encoder.met(SchemaIds(1, 2) if format == "avro" else None)
+                encoder.confirm_topic(SchemaIds(1, 2) if format == "avro" else None)
     return records
 
 
@@ -158,8 +158,8 @@ def in_form(form: Form, shapes: list[str], rows: int, format: Format = "json") -
     here = [sys.executable, "-m", "bench.pure", "--here", "--rows", str(rows)]
     here += ["--formats", format, "--shapes", *shapes]
     root = Path(__file__).parents[1]
-    told = subprocess.run(here, env=environment(form), cwd=root, check=True, capture_output=True, text=True)
-    return {shape: float(us) for shape, us in (line.split() for line in told.stdout.splitlines())}
+    child = subprocess.run(here, env=environment(form), cwd=root, check=True, capture_output=True, text=True)
+    return {shape: float(us) for shape, us in (line.split() for line in child.stdout.splitlines())}
 
 
 def main() -> None:

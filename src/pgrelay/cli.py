@@ -155,20 +155,20 @@ def _check(options: Namespace) -> int:
 
 def _mistakes_as_json(mistakes: SetupError) -> str:
     """One finding per line; each line is a mistake in the configuration."""
-    from pgrelay.check.findings import refused
+    from pgrelay.check.findings import refusal_finding
     from pgrelay.check.report import as_json
 
     why = f"no command starts with it: exit code {SetupError.exit_code}"
-    return as_json([refused(SetupError(line), why) for line in str(mistakes).splitlines()])
+    return as_json([refusal_finding(SetupError(line), why) for line in str(mistakes).splitlines()])
 
 
 def _status(options: Namespace) -> int:
-    from pgrelay.config import load_whereabouts
+    from pgrelay.config import load_status_endpoint
     from pgrelay.status.client import ask
     from pgrelay.status.snapshot import Snapshot
     from pgrelay.status.terminal import render
 
-    document = ask(load_whereabouts(options.config), options.config)
+    document = ask(load_status_endpoint(options.config), options.config)
     if options.json:
         print_result(json.dumps(document, indent=2))
     else:
@@ -208,7 +208,12 @@ def _plan(options: Namespace) -> int:
     from pgrelay.plan import plan
 
     summary = _run_async(
-        plan(Path(options.config), options.shards, options.output, apart=options.ignore_foreign_keys)
+        plan(
+            Path(options.config),
+            options.shards,
+            options.output,
+            ignore_foreign_keys=options.ignore_foreign_keys,
+        )
     )
     print_result(summary)
     return 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pgrelay.assembly.assembler import Assembler
-from pgrelay.assembly.events import Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.events import TransactionBegin, TransactionEnd, Watermark
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.errors import ProtocolError
@@ -51,8 +51,8 @@ def test_a_plain_transaction_passes_straight_through(assembler: Assembler) -> No
 def test_a_plain_transaction_does_not_wait_for_its_commit(assembler: Assembler) -> None:
     assembler.receive(BEGIN)
     assembler.receive(CHANGES[1])
-    assert assembler.take() == [TransactionBegin(731, 0x300, NOON + 1), CHANGES[1]]
-    assert len(assembler.held()) == 0
+    assert assembler.take_events() == [TransactionBegin(731, 0x300, NOON + 1), CHANGES[1]]
+    assert len(assembler.open_transactions()) == 0
 
 
 def test_the_header_lsn_of_begin_is_ignored(assembler: Assembler) -> None:
@@ -68,22 +68,22 @@ def test_relations_and_types_pass_outside_of_transactions_too(assembler: Assembl
 
 def test_each_event_is_taken_once(assembler: Assembler) -> None:
     assembler.receive(RELATION)
-    assert assembler.take() == [RELATION]
-    assert assembler.take() == []
+    assert assembler.take_events() == [RELATION]
+    assert assembler.take_events() == []
 
 
 def test_frames_are_received_from_where_the_last_call_stopped(assembler: Assembler) -> None:
     frames = [COMMIT, BEGIN, COMMIT]
     assert assembler.receive_all(frames, 1) == 3
     assert assembler.receive_all(frames, 3) == 3
-    assert len(assembler.take()) == 2
+    assert len(assembler.take_events()) == 2
 
 
 def test_whole_transactions_before_an_error_come_out(assembler: Assembler) -> None:
     """They are relayed whatever follows them."""
     frames = [BEGIN, COMMIT, xlog_data(build.commit(0x400, 0x430, NOON + 1), 0x430)]
     assert assembler.receive_all(frames, 0) == 2
-    assert assembler.take() == [TransactionBegin(731, 0x300, NOON + 1), TransactionEnd(0x330)]
+    assert assembler.take_events() == [TransactionBegin(731, 0x300, NOON + 1), TransactionEnd(0x330)]
     with pytest.raises(ProtocolError, match="out of place"):
         assembler.receive_all(frames, 2)
 
@@ -92,13 +92,13 @@ def test_whole_transactions_before_an_error_come_out(assembler: Assembler) -> No
 
 
 def test_a_keepalive_reaches_its_wal_end(assembler: Assembler) -> None:
-    assert events(assembler, [build.keepalive(0x500)]) == [Reached(0x500)]
+    assert events(assembler, [build.keepalive(0x500)]) == [Watermark(0x500)]
 
 
 def test_a_keepalive_inside_a_transaction_reaches_nothing(assembler: Assembler) -> None:
     """Its WAL end may lie past the transaction's own end, which is not delivered yet."""
     out = events(assembler, [BEGIN, build.keepalive(0x500), COMMIT, build.keepalive(0x500)])
-    assert out == [TransactionBegin(731, 0x300, NOON + 1), TransactionEnd(0x330), Reached(0x500)]
+    assert out == [TransactionBegin(731, 0x300, NOON + 1), TransactionEnd(0x330), Watermark(0x500)]
 
 
 def test_server_lsn_is_the_highest_end_seen(assembler: Assembler) -> None:

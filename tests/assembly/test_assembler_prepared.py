@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgrelay.assembly.assembler import Assembler
-from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.events import Event, TransactionBegin, TransactionEnd, Watermark
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.errors import GapError, ProtocolError, SpoolError, Verdict, verdict
@@ -123,7 +123,7 @@ def test_without_two_phase_nothing_is_synced(connection: Connections, synced: li
 
 def test_a_prepare_reaches_its_end_lsn(connection: Connections) -> None:
     """Its rows are on disk by then, so its end may be confirmed."""
-    assert connection.events(BEGIN, insert(1), PREPARE) == [Reached(0x830)]
+    assert connection.events(BEGIN, insert(1), PREPARE) == [Watermark(0x830)]
     assert connection.files == ["731-0000000000000830.frames", "731-0000000000000830.prepared"]
     assert connection.spool.on_disk == 0
 
@@ -154,14 +154,14 @@ def test_a_relation_before_prepare_is_passed_on_at_once(connection: Connections)
     assert connection.events(BEGIN, TYPE, relation(), insert(1), PREPARE) == [
         TYPE,
         relation(),
-        Reached(0x830),
+        Watermark(0x830),
     ]
 
 
 def test_an_empty_prepared_transaction_is_delivered(connection: Connections) -> None:
     """The server skips empty transactions, but not prepared ones."""
     assert connection.events(BEGIN, PREPARE, COMMIT) == [
-        Reached(0x830),
+        Watermark(0x830),
         TransactionBegin(731, 0x900, NOON, scoped=True),
         TransactionEnd(0x930),
     ]
@@ -169,7 +169,7 @@ def test_an_empty_prepared_transaction_is_delivered(connection: Connections) -> 
 
 def test_a_prepare_without_begin_is_an_empty_transaction(connection: Connections) -> None:
     """PostgreSQL 18 sends this for a transaction with nothing to decode, such as only a lock."""
-    assert connection.events(PREPARE) == [Reached(0x830)]
+    assert connection.events(PREPARE) == [Watermark(0x830)]
     assert connection.events(COMMIT) == [
         TransactionBegin(731, commit_lsn=0x900, commit_us=NOON, scoped=True),
         TransactionEnd(0x930),
@@ -179,8 +179,8 @@ def test_a_prepare_without_begin_is_an_empty_transaction(connection: Connections
 def test_a_keepalive_inside_a_prepared_transaction_reaches_nothing(connection: Connections) -> None:
     """What was sent before the keepalive is not on disk yet."""
     assert connection.events(BEGIN, build.keepalive(0x840), PREPARE, build.keepalive(0x850)) == [
-        Reached(0x830),
-        Reached(0x850),
+        Watermark(0x830),
+        Watermark(0x850),
     ]
 
 
@@ -188,13 +188,13 @@ def test_commit_prepared_is_replayed_in_slices(connection: Connections) -> None:
     connection.events(BEGIN, insert(1), insert(2), PREPARE)
     assembler = connection.current
     assert assembler.receive_all([COMMIT, build.keepalive(0x950)], 0) == 1
-    assembler.take()
+    assembler.take_events()
     assembler.replay(1)
-    assert assembler.take() == [insert(1)]
+    assert assembler.take_events() == [insert(1)]
     assembler.replay(1)
-    assert assembler.take() == [insert(2)]
+    assert assembler.take_events() == [insert(2)]
     assembler.replay(1)
-    assert assembler.take() == [TransactionEnd(0x930)]
+    assert assembler.take_events() == [TransactionEnd(0x930)]
 
 
 # --- Streamed, then prepared
@@ -207,7 +207,7 @@ def test_a_streamed_prepare_leaves_out_aborted_changes(connection: Connections) 
         *streamed(insert(3, xid=731), first=False),
         STREAM_PREPARE,
     ]
-    assert connection.events(*frames) == [Reached(0x830)]
+    assert connection.events(*frames) == [Watermark(0x830)]
     connection.reconnect()
     assert connection.events(COMMIT) == [
         TransactionBegin(731, 0x900, NOON, streamed=True, scoped=True),
@@ -280,7 +280,7 @@ def test_a_commit_prepared_sent_again_is_delivered_again(connection: Connections
 def test_a_prepare_sent_again_replaces_the_first(connection: Connections) -> None:
     connection.events(BEGIN, insert(1), PREPARE)
     connection.reconnect()
-    assert connection.events(*streamed(insert(1, xid=731)), STREAM_PREPARE) == [Reached(0x830)]
+    assert connection.events(*streamed(insert(1, xid=731)), STREAM_PREPARE) == [Watermark(0x830)]
     connection.reconnect()
     assert connection.events(COMMIT)[1:-1] == [insert(1, xid=731)]
 
@@ -296,7 +296,7 @@ def test_a_prepared_transaction_streamed_once_more_is_not_kept_twice(
     assert connection.events(start, insert(1, xid=731), stop) == []
     frames = [frame for each in transactions(connection.events(end)) for frame in each.frames]
     assert frames == ([insert(1)] if end == COMMIT else [])
-    assert connection.current.held() == []
+    assert connection.current.open_transactions() == []
     assert connection.spool.on_disk == 0
 
 
@@ -310,7 +310,7 @@ def test_a_prepare_cut_off_by_the_connection_leaves_nothing(connection: Connecti
 
 def test_a_prepare_that_is_rolled_back_is_never_delivered(connection: Connections) -> None:
     """The server sends only a part if the transaction was rolled back meanwhile."""
-    assert connection.events(BEGIN, insert(1), PREPARE, ROLLBACK) == [Reached(0x830), Reached(0x930)]
+    assert connection.events(BEGIN, insert(1), PREPARE, ROLLBACK) == [Watermark(0x830), Watermark(0x930)]
 
 
 # --- Rolled back
@@ -318,12 +318,12 @@ def test_a_prepare_that_is_rolled_back_is_never_delivered(connection: Connection
 
 def test_rollback_prepared_removes_the_files(connection: Connections) -> None:
     connection.events(BEGIN, insert(1), PREPARE)
-    assert connection.events(ROLLBACK) == [Reached(0x930)]
+    assert connection.events(ROLLBACK) == [Watermark(0x930)]
     assert connection.files == []
 
 
 def test_rollback_of_an_unknown_prepared_transaction_is_ignored(connection: Connections) -> None:
-    assert connection.events(ROLLBACK) == [Reached(0x930)]
+    assert connection.events(ROLLBACK) == [Watermark(0x930)]
 
 
 # --- What must not go unnoticed
@@ -342,11 +342,11 @@ def test_commit_prepared_without_its_rows_is_a_gap(connection: Connections) -> N
 
 def test_commit_prepared_without_rows_is_no_gap_if_already_delivered(connection: Connections) -> None:
     """As after the promotion of a standby whose slot is further back than its primary's was."""
-    connection.current.delivered(0x92F)
+    connection.current.note_delivered(0x92F)
     with pytest.raises(GapError):
         connection.events(COMMIT)
-    connection.current.delivered(0x930)
-    assert connection.events(COMMIT) == [Reached(0x930)]
+    connection.current.note_delivered(0x930)
+    assert connection.events(COMMIT) == [Watermark(0x930)]
 
 
 @pytest.mark.parametrize(("xid", "gid"), [(731, "order-8"), (732, "order-7")])
@@ -369,7 +369,7 @@ def test_a_full_disk_at_prepare_confirms_nothing(connection: Connections) -> Non
     (connection.spool.directory / "731-prepare.spool").symlink_to("/dev/full")
     with pytest.raises(SpoolError, match=r"731-prepare\.spool: No space left on device"):
         connection.events(BEGIN, insert(1), PREPARE)
-    assert connection.current.take() == []
+    assert connection.current.take_events() == []
     connection.reconnect()
     assert connection.files == []
     assert connection.spool.on_disk == 0
@@ -379,7 +379,7 @@ def test_a_full_disk_at_stream_prepare_confirms_nothing(connection: Connections)
     (connection.spool.directory / "731.spool").symlink_to("/dev/full")
     with pytest.raises(SpoolError, match=r"731\.spool: No space left on device"):
         connection.events(*streamed(insert(1, xid=731)), STREAM_PREPARE)
-    assert connection.current.take() == []
+    assert connection.current.take_events() == []
     connection.reconnect()
     assert connection.files == []
 

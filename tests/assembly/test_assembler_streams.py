@@ -3,7 +3,7 @@
 import pytest
 
 from pgrelay.assembly.assembler import Assembler
-from pgrelay.assembly.events import Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.events import TransactionBegin, TransactionEnd, Watermark
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.errors import ProtocolError, SpoolError
@@ -33,7 +33,7 @@ def delivered(assembler: Assembler, frames: list[bytes]) -> list[list[bytes]]:
 
 def test_nothing_comes_out_before_the_commit(assembler: Assembler) -> None:
     assert events(assembler, segment(731, relation(731), insert(731, 1))) == []
-    assert len(assembler.held()) == 1
+    assert len(assembler.open_transactions()) == 1
 
 
 def test_a_streamed_transaction_comes_out_at_its_commit(assembler: Assembler) -> None:
@@ -49,7 +49,7 @@ def test_a_streamed_transaction_comes_out_at_its_commit(assembler: Assembler) ->
         insert(731, 2),
         TransactionEnd(0x930),
     ]
-    assert len(assembler.held()) == 0
+    assert len(assembler.open_transactions()) == 0
     assert assembler.server_lsn == 0x930
 
 
@@ -108,7 +108,7 @@ def test_keepalives_between_and_inside_segments_are_reached(assembler: Assembler
         STOP,
         build.keepalive(0x600),
     ]
-    assert events(assembler, frames) == [Reached(0x500), Reached(0x600)]
+    assert events(assembler, frames) == [Watermark(0x500), Watermark(0x600)]
 
 
 # --- Aborts
@@ -175,7 +175,7 @@ def test_relations_of_a_rolled_back_savepoint_are_dropped(assembler: Assembler) 
 def test_the_abort_of_the_transaction_drops_everything(assembler: Assembler, spool: Spool) -> None:
     frames = [*segment(731, relation(731), insert(731, 1)), abort(731)]
     assert events(assembler, frames) == []
-    assert len(assembler.held()) == 0
+    assert len(assembler.open_transactions()) == 0
 
 
 def test_an_abort_with_lsn_and_time_drops_the_same(assembler: Assembler) -> None:
@@ -206,34 +206,34 @@ def test_a_replay_is_taken_in_slices(assembler: Assembler) -> None:
     rows = [insert(731, number) for number in range(5)]
     assert assembler.receive_all([*segment(731, *rows), commit(731)], 0) == 8
     assert assembler.replaying
-    assert assembler.take() == [TransactionBegin(731, 0x900, NOON, streamed=True)]
+    assert assembler.take_events() == [TransactionBegin(731, 0x900, NOON, streamed=True)]
     size = len(rows[0])
     for number in (0, 2):
         assembler.replay(size + 1)
-        assert assembler.take() == rows[number : number + 2]
+        assert assembler.take_events() == rows[number : number + 2]
         assert assembler.replaying
     assembler.replay(size + 1)
-    assert assembler.take() == [rows[4], TransactionEnd(0x930)]
+    assert assembler.take_events() == [rows[4], TransactionEnd(0x930)]
     assert not assembler.replaying
 
 
 def test_a_slice_ending_with_the_last_frame_leaves_the_end_for_the_next(assembler: Assembler) -> None:
     assembler.receive_all([*segment(731, insert(731, 1)), commit(731)], 0)
     assembler.replay(1)
-    assert assembler.take()[-1] == insert(731, 1)
+    assert assembler.take_events()[-1] == insert(731, 1)
     assembler.replay(1)
-    assert assembler.take() == [TransactionEnd(0x930)]
+    assert assembler.take_events() == [TransactionEnd(0x930)]
 
 
 def test_skipping_aborted_changes_counts_towards_a_slice(assembler: Assembler) -> None:
     rows = [insert(732, number) for number in range(3)]
     assembler.receive_all([*segment(731, *rows), abort(731, 732), commit(731)], 0)
-    assembler.take()
+    assembler.take_events()
     for _ in rows:
         assembler.replay(1)
-        assert assembler.take() == []
+        assert assembler.take_events() == []
     assembler.replay(1)
-    assert assembler.take() == [TransactionEnd(0x930)]
+    assert assembler.take_events() == [TransactionEnd(0x930)]
 
 
 def test_in_segment_holds_from_stream_start_to_stream_stop(assembler: Assembler) -> None:
@@ -249,7 +249,7 @@ def test_receiving_stops_at_a_commit_that_must_be_replayed(assembler: Assembler)
     assert assembler.receive_all(frames, 4) == 4
     assembler.replay(UNLIMITED)
     assert assembler.receive_all(frames, 4) == 5
-    assert assembler.take()[-2:] == [TransactionEnd(0x930), Reached(0x950)]
+    assert assembler.take_events()[-2:] == [TransactionEnd(0x930), Watermark(0x950)]
 
 
 # --- Over the memory limit
@@ -292,7 +292,7 @@ def test_a_damaged_spool_file_stops_the_replay(spilling: Assembler, spool: Spool
     spilling.receive(commit(731))
     with pytest.raises(SpoolError, match=r"731\.spool: the file ends too early"):
         spilling.replay(UNLIMITED)
-    assert not any(isinstance(event, TransactionEnd) for event in spilling.take())
+    assert not any(isinstance(event, TransactionEnd) for event in spilling.take_events())
 
 
 def test_a_full_disk_leaves_nothing_behind(spilling: Assembler, spool: Spool) -> None:
@@ -314,7 +314,7 @@ def test_closing_drops_open_and_replaying_transactions(spilling: Assembler, spoo
     spilling.close()
     assert not list(spool.directory.iterdir())
     assert spool.on_disk == 0
-    assert len(spilling.held()) == 0
+    assert len(spilling.open_transactions()) == 0
     assert not spilling.replaying
 
 

@@ -76,7 +76,7 @@ def test_a_missing_transaction_is_a_gap_unless_it_began_in_the_stream(spool: Spo
 def test_a_kept_transaction_is_found_again_after_a_restart(store: PreparedStore, spool: Spool) -> None:
     transaction = held(spool)
     transaction.aborted |= {735, 733}
-    transaction.relied_on = {16385: b"\xff", 16384: b"R\0"}
+    transaction.pinned_relations = {16385: b"\xff", 16384: b"R\0"}
     store.keep(transaction, StreamPrepare(0x800, 0x830, 0, 731, "g"))
     for known in (store, loaded(spool)):
         entry = known.find(731, "g")
@@ -146,7 +146,7 @@ def test_a_commit_is_recorded_and_the_rows_stay(store: PreparedStore, spool: Spo
     keep(store, spool)
     entry = store.find(731, "g")
     assert entry is not None
-    store.committed(entry, 0x930)
+    store.mark_committed(entry, 0x930)
     for known in (store, loaded(spool)):
         found = known.find(731, "g")
         assert found is not None
@@ -156,10 +156,10 @@ def test_a_commit_is_recorded_and_the_rows_stay(store: PreparedStore, spool: Spo
 
 def test_a_rollback_removes_the_transaction(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
-    store.rolled_back(731, "g")
+    store.discard(731, "g")
     assert store.find(731, "g") is None
     assert files(spool) == set()
-    store.rolled_back(731, "g")
+    store.discard(731, "g")
 
 
 @pytest.mark.parametrize(("restart_lsn", "purged"), [(0, 0), (0x92F, 0), (0x930, 1), (0xFFFF, 1)])
@@ -169,7 +169,7 @@ def test_purge_removes_it_once_restart_lsn_has_passed_its_commit(
     keep(store, spool)
     entry = store.find(731, "g")
     assert entry is not None
-    store.committed(entry, 0x930)
+    store.mark_committed(entry, 0x930)
     assert loaded(spool).purge(restart_lsn, 10) == purged
     assert (loaded(spool).find(731, "g") is None) == bool(purged)
     assert files(spool) == (set() if purged else {f"{NAME}.frames", f"{NAME}.prepared"})
@@ -180,7 +180,7 @@ def test_purge_removes_a_few_at_a_time(store: PreparedStore, spool: Spool) -> No
         keep(store, spool, gid=str(number), end_lsn=0x800 + number)
         entry = store.find(731, str(number))
         assert entry is not None
-        store.committed(entry, 0x900 + number)
+        store.mark_committed(entry, 0x900 + number)
     assert [store.purge(0x903, 3) for _ in range(3)] == [3, 1, 0]
     assert files(spool) != set()
     assert store.purge(0x904, 3) == 1
@@ -331,12 +331,12 @@ def test_a_description_that_can_not_be_written_keeps_nothing(store: PreparedStor
 
 
 @pytest.fixture
-def stuck(store: PreparedStore, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> PreparedStore:
+def undeletable(store: PreparedStore, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> PreparedStore:
     """A store that knows a committed transaction and can't delete anything any more."""
     keep(store, spool)
     entry = store.find(731, "g")
     assert entry is not None
-    store.committed(entry, 0x930)
+    store.mark_committed(entry, 0x930)
     monkeypatch.setattr(Path, "unlink", read_only)
     return store
 
@@ -345,21 +345,23 @@ def read_only(*_: object, **__: object) -> None:
     raise OSError(errno.EROFS, "Read-only file system")
 
 
-@pytest.mark.parametrize("end", [lambda it: it.purge(0x930, 3), lambda it: it.rolled_back(731, "g")])
+@pytest.mark.parametrize("end", [lambda it: it.purge(0x930, 3), lambda it: it.discard(731, "g")])
 def test_files_that_can_not_be_removed_are_retried_and_stay_known(
-    stuck: PreparedStore, end: Callable[[PreparedStore], object]
+    undeletable: PreparedStore, end: Callable[[PreparedStore], object]
 ) -> None:
     with pytest.raises(SpoolError, match=rf"{NAME}\.prepared: Read-only file system") as caught:
-        end(stuck)
+        end(undeletable)
     assert verdict(caught.value) is Verdict.RETRY
-    assert frames_of(stuck) == FRAMES
+    assert frames_of(undeletable) == FRAMES
 
 
 @pytest.mark.parametrize("left", ["732-0000000000000900.frames", "732-0000000000000900.tmp"])
-def test_leftovers_that_can_not_be_removed_are_retried(stuck: PreparedStore, spool: Spool, left: str) -> None:
+def test_leftovers_that_can_not_be_removed_are_retried(
+    undeletable: PreparedStore, spool: Spool, left: str
+) -> None:
     (spool.directory / left).touch()
     with pytest.raises(SpoolError, match=f"{left}: Read-only file system"):
-        list(stuck.load())
+        list(undeletable.load())
 
 
 def test_a_directory_that_can_not_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:

@@ -51,8 +51,10 @@ def prepared(xid: int, row: bytes) -> list[bytes]:
 def known(assembler: Assembler, frames: list[bytes]) -> str:
     """The column name with which a row after these frames is read."""
     columns = [event for event in events(assembler, frames) if isinstance(event, bytes)]
-    told = [event for event in columns if event[HEADER_SIZE] == tags.RELATION]
-    return next(name for name in ("older", "newer", "newest") if told[-1].find(b"\0%b\0" % name.encode()) > 0)
+    relations = [event for event in columns if event[HEADER_SIZE] == tags.RELATION]
+    return next(
+        name for name in ("older", "newer", "newest") if relations[-1].find(b"\0%b\0" % name.encode()) > 0
+    )
 
 
 def test_a_relation_newer_than_a_streams_holds_after_its_commit(assembler: Assembler) -> None:

@@ -12,13 +12,13 @@ def test_a_transaction_with_subtransactions_waits_until_the_server_was_asked(ass
     rows = [insert(731, 1), insert(732, 2), insert(733, 3), insert(734, 4)]
     frames = [*segment(731, *rows), abort(731, 733), commit(731), build.keepalive(0x950)]
     assert assembler.receive_all(frames, 0) == 8
-    assert list(assembler.doubtful) == [732, 734]
-    assert (assembler.take(), len(assembler.held())) == ([], 1)
+    assert list(assembler.in_doubt) == [732, 734]
+    assert (assembler.take_events(), len(assembler.open_transactions())) == ([], 1)
     assert assembler.receive_all(frames, 8) == 8
-    assembler.settle([734])
-    assert not assembler.doubtful
+    assembler.resolve([734])
+    assert not assembler.in_doubt
     assembler.replay(UNLIMITED)
-    assert assembler.take() == [
+    assert assembler.take_events() == [
         TransactionBegin(731, 0x900, NOON, streamed=True),
         *rows[:2],
         TransactionEnd(0x930),
@@ -31,7 +31,7 @@ def test_an_origin_is_of_no_subtransaction(assembler: Assembler) -> None:
     assembler.receive_all(
         [*segment(731, xlog_data(build.origin(0x733, "o")), insert(731, 1)), commit(731)], 0
     )
-    assert not assembler.doubtful
+    assert not assembler.in_doubt
 
 
 def test_relations_of_an_unannounced_rollback_describe_later_rows(assembler: Assembler) -> None:
@@ -48,7 +48,7 @@ def test_relations_of_an_unannounced_rollback_describe_later_rows(assembler: Ass
 
 def test_closing_drops_a_transaction_that_is_in_doubt(spilling: Assembler, spool: Spool) -> None:
     spilling.receive_all([*segment(731, insert(732, 1)), commit(731)], 0)
-    assert list(spilling.doubtful) == [732]
+    assert list(spilling.in_doubt) == [732]
     spilling.close()
     assert spool.on_disk == 0
     assert spilling.receive_all(segment(735, insert(735, 1)), 0) == 3

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from pgrelay.assembly.assembler import Assembler
-from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.events import Event, TransactionBegin, TransactionEnd, Watermark
 from pgrelay.wire.replication import HEADER_SIZE
 from tests.wire import build
 from tests.wire.build import xlog_data
@@ -56,14 +56,14 @@ def batches(
     `rolled_back` are subtransactions, as the server would say if asked.
     """
     index = 0
-    while index < len(frames) or assembler.replaying or assembler.doubtful:
-        if assembler.doubtful:
-            assembler.settle([subxid for subxid in assembler.doubtful if subxid in rolled_back])
+    while index < len(frames) or assembler.replaying or assembler.in_doubt:
+        if assembler.in_doubt:
+            assembler.resolve([subxid for subxid in assembler.in_doubt if subxid in rolled_back])
         elif assembler.replaying:
             assembler.replay(slice_size)
         else:
             index = assembler.receive_all(frames, index)
-        yield assembler.take()
+        yield assembler.take_events()
 
 
 def events(
@@ -88,7 +88,7 @@ def transactions(events: list[Event]) -> list[Position]:
             assert inside, "a transaction ended that never began"
             inside = False
             delivered[-1].end_lsn = event.end_lsn
-        elif isinstance(event, Reached):
+        elif isinstance(event, Watermark):
             assert not inside, "a position was reached inside a transaction"
         elif event[HEADER_SIZE] not in b"RY":
             assert inside, "a change outside any transaction"

@@ -22,5 +22,5 @@ def table(name: str = "orders", oid: int = 1, **changes: Any) -> Table:
 
 
 def published(*tables: Table, **changes: Any) -> Published:
-    every = Published(tables, tables, changed=frozenset(table.oid for table in tables))
+    every = Published(tables, tables, updates_published=frozenset(table.oid for table in tables))
     return replace(every, **changes)

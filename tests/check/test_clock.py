@@ -2,16 +2,16 @@
 
 import pytest
 
-from pgrelay.check.clock import apart
+from pgrelay.check.clock import clock_difference
 
 
 @pytest.mark.parametrize("seconds", [0.0, 4.0, -4.0])
 def test_clocks_that_agree_are_ok(seconds: float) -> None:
-    assert apart(seconds).level == "ok"
+    assert clock_difference(seconds).level == "ok"
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(90.0, "1 min 30 s ahead of"), (-7200.0, "2 h 0 min behind")])
-def test_clocks_that_differ_are_a_warning(seconds: float, told: str) -> None:
-    finding = apart(seconds)
+@pytest.mark.parametrize(("seconds", "what"), [(90.0, "1 min 30 s ahead of"), (-7200.0, "2 h 0 min behind")])
+def test_clocks_that_differ_are_a_warning(seconds: float, what: str) -> None:
+    finding = clock_difference(seconds)
     assert finding.level == "warning"
-    assert told in finding.what
+    assert what in finding.what

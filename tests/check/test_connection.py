@@ -3,7 +3,7 @@
 import pytest
 from psycopg import OperationalError
 
-from pgrelay.check.connection import host_findings, refused_connection
+from pgrelay.check.connection import connection_refused, host_findings
 from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.postgres.errors import connection_error
 
@@ -31,7 +31,7 @@ AT = 'connection failed: connection to server at "10.0.0.1", port 5432 failed: '
     ],
 )
 def test_each_refusal_has_its_cure(text: str, cure: str) -> None:
-    finding = refused_connection(SetupError(f"source.dsn: {AT}{text}"), DSN)
+    finding = connection_refused(SetupError(f"source.dsn: {AT}{text}"), DSN)
     assert finding.level == "error"
     assert finding.why.startswith("connection to server at")
     assert cure in finding.cure
@@ -40,14 +40,14 @@ def test_each_refusal_has_its_cure(text: str, cure: str) -> None:
 
 def test_an_error_that_has_its_cure_already_gets_no_second() -> None:
     refusal = connection_error(OperationalError(f"{AT}Connection refused"), DSN)
-    assert refused_connection(refusal, DSN) == refused_connection(
+    assert connection_refused(refusal, DSN) == connection_refused(
         SourceUnavailable(f"Postgres can't be reached: {AT}Connection refused"), DSN
     )
 
 
 def test_an_error_with_a_cure_of_its_own_keeps_that() -> None:
     """A run would end with it: the finding must not say something else."""
-    finding = refused_connection(SetupError("invalid host name: label too long; correct PGHOST"), DSN)
+    finding = connection_refused(SetupError("invalid host name: label too long; correct PGHOST"), DSN)
     assert (finding.why, finding.cure) == ("invalid host name: label too long", "correct PGHOST")
 
 
@@ -60,18 +60,18 @@ def test_an_error_with_a_cure_of_its_own_keeps_that() -> None:
     ],
 )
 def test_an_absent_server_is_not_reported_as_refusing_us(text: str, what: str) -> None:
-    assert refused_connection(connection_error(OperationalError(f"{AT}{text}"), DSN), DSN).what == what
+    assert connection_refused(connection_error(OperationalError(f"{AT}{text}"), DSN), DSN).what == what
 
 
 def test_the_cure_for_a_missing_database_name_is_to_name_it() -> None:
     refusal = SetupError(f'source.dsn: {AT}FATAL:  database "relay" does not exist')
-    assert refused_connection(refusal, "postgresql://relay@db").cure.startswith(
+    assert connection_refused(refusal, "postgresql://relay@db").cure.startswith(
         "name the database in source.dsn"
     )
 
 
 def test_an_unknown_role_is_left_open_in_the_cure() -> None:
-    finding = refused_connection(
+    finding = connection_refused(
         SourceUnavailable('Postgres can\'t be reached: FATAL:  role "x" does not exist'), ""
     )
     assert "CREATE ROLE <role>" in finding.cure

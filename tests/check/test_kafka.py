@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from pgrelay.check.kafka import kafka_findings, protection, unadvertised, unreachable
+from pgrelay.check.kafka import broker_unreachable, kafka_findings, kafka_unreachable, security_findings
 from pgrelay.config import SinkConfig
 
 SILENCE = KafkaError(KafkaError._TRANSPORT)
@@ -66,20 +66,20 @@ SILENCE = KafkaError(KafkaError._TRANSPORT)
 )
 def test_the_reason_why_kafka_does_not_answer_is_named(code: int, text: str, cure: str) -> None:
     complaint = KafkaError(code, f"{text} (after 3ms in state CONNECT, 2 identical error(s) suppressed)")
-    finding = unreachable(complaint, SILENCE, "b:9092")
+    finding = kafka_unreachable(complaint, SILENCE, "b:9092")
     assert (finding.level, finding.what) == ("error", "Kafka does not answer at b:9092")
     assert finding.why == text
     assert finding.cure.startswith(cure)
 
 
 def test_for_a_broker_that_disconnects_silently_the_cure_is_security_protocol() -> None:
-    assert "security.protocol" in unreachable(None, SILENCE, "b:9092").cure
+    assert "security.protocol" in kafka_unreachable(None, SILENCE, "b:9092").cure
 
 
 def test_a_wrong_advertised_address_is_named() -> None:
-    finding = unadvertised(1, "kafka:9092")
+    finding = broker_unreachable(1, "kafka:9092")
     text = "ssl://kafka:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
-    assert unreachable(KafkaError(KafkaError._TRANSPORT, text), SILENCE, "b:9092") == finding
+    assert kafka_unreachable(KafkaError(KafkaError._TRANSPORT, text), SILENCE, "b:9092") == finding
     assert finding.what == "broker 1 advertises kafka:9092, but nothing answers there"
     assert "advertised.listeners" in finding.cure
 
@@ -119,7 +119,7 @@ async def test_a_client_error_does_not_show_a_secret(monkeypatch: pytest.MonkeyP
 def test_options_that_the_protocol_passes_over_are_named(
     options: dict[str, str], unused: str, meant: str
 ) -> None:
-    (finding,) = protection(options)
+    (finding,) = security_findings(options)
     assert finding.level == "warning"
     assert finding.what.startswith(f"{unused} in sink.kafka without effect")
     assert finding.cure == f"set security.protocol: {meant} in sink.kafka"
@@ -135,11 +135,11 @@ def test_options_that_the_protocol_passes_over_are_named(
     ],
 )
 def test_options_that_the_protocol_uses_are_fine(options: dict[str, str]) -> None:
-    assert protection(options) == []
+    assert security_findings(options) == []
 
 
 def test_unverified_brokers_are_a_warning() -> None:
     options = {"security.protocol": "SASL_SSL", "enable.ssl.certificate.verification": "False"}
-    (finding,) = protection(options)
+    (finding,) = security_findings(options)
     assert finding.what == "sink.kafka does not verify the brokers' certificates"
-    assert protection(options | {"enable.ssl.certificate.verification": "true"}) == []
+    assert security_findings(options | {"enable.ssl.certificate.verification": "true"}) == []

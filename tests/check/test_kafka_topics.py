@@ -7,14 +7,14 @@ from confluent_kafka import KafkaError
 
 from pgrelay.check.findings import Finding
 from pgrelay.check.kafka_topics import (
-    absent,
-    overlong,
-    presence,
-    sizes,
-    to_come,
-    transactions,
+    existence,
+    missing_topics,
+    new_topic_configs,
+    record_sizes,
+    settings_unreadable,
+    transaction_state_topic,
+    transaction_timeout,
     uncreatable,
-    unseen,
     unwritable,
 )
 from pgrelay.check.topics import WantedTopic
@@ -47,11 +47,11 @@ def broker(transaction_replicas: int = 1, transaction_max_ms: int = 900_000) -> 
 def test_existing_and_missing_topics_are_listed(
     there: list[WantedTopic], missing: list[WantedTopic], what: str
 ) -> None:
-    assert presence(there, missing, {"orders": ONE, "log": ONE}, sink()) == Finding("ok", what)
+    assert existence(there, missing, {"orders": ONE, "log": ONE}, sink()) == Finding("ok", what)
 
 
 def test_another_number_of_partitions_is_mentioned() -> None:
-    finding = presence([ORDERS], [], {"orders": Topic(6, 1, 1)}, sink())
+    finding = existence([ORDERS], [], {"orders": Topic(6, 1, 1)}, sink())
     assert finding == Finding("ok", "1 topic exists (some with 6 partitions, not 1)")
 
 
@@ -63,24 +63,26 @@ def test_topics_without_the_right_to_write_are_an_error() -> None:
 
 
 def test_topics_whose_settings_are_hidden_are_a_warning_or_an_error_if_a_run_needs_them() -> None:
-    (finding,) = unseen(["log"], [ORDERS, LOG])
+    (finding,) = settings_unreadable(["log"], [ORDERS, LOG])
     assert (finding.level, finding.what) == ("warning", "no right to read the settings of 1 topic: log")
     assert "--operation DescribeConfigs --topic log" in finding.cure
-    (finding,) = unseen(["log"], [ORDERS, LOG, WantedTopic("dead", "dead letters", keyless=True)])
+    (finding,) = settings_unreadable(
+        ["log"], [ORDERS, LOG, WantedTopic("dead", "dead letters", keyless=True)]
+    )
     assert finding.level == "error"
-    assert unseen([], [ORDERS]) == []
+    assert settings_unreadable([], [ORDERS]) == []
 
 
 def test_missing_topics_that_a_run_may_not_create_are_reported() -> None:
-    tables, messages = absent([ORDERS, LOG, MESSAGE], sink())
+    tables, messages = missing_topics([ORDERS, LOG, MESSAGE], sink())
     assert (tables.level, tables.what) == ("error", "2 topics missing: orders, log")
     assert (messages.level, messages.what) == ("warning", "topic message is missing")
 
 
 def test_a_missing_offsets_topic_is_an_error_only_with_exactly_once() -> None:
-    (finding,) = absent([OFFSETS], sink())
+    (finding,) = missing_topics([OFFSETS], sink())
     assert (finding.level, finding.what) == ("warning", "topic offsets is missing")
-    (finding,) = absent([OFFSETS], sink(delivery="exactly_once"))
+    (finding,) = missing_topics([OFFSETS], sink(delivery="exactly_once"))
     assert finding.level == "error"
 
 
@@ -130,12 +132,14 @@ def test_a_controller_that_does_not_answer_refuses_nothing(code: int) -> None:
 
 
 def test_future_topics_have_the_brokers_defaults_except_for_our_options() -> None:
-    assert to_come([ORDERS], sink(), BROKER) == {"orders": BROKER}
+    assert new_topic_configs([ORDERS], sink(), BROKER) == {"orders": BROKER}
     ours = sink(
         topic_config={"max.message.bytes": 5, "cleanup.policy": "compact,delete", "min.insync.replicas": 2}
     )
-    assert to_come([ORDERS], ours, BROKER) == {"orders": TopicConfig(5, 2, "compact,delete", 604_800_000)}
-    assert to_come([SCHEMA, OFFSETS], ours, BROKER) == {
+    assert new_topic_configs([ORDERS], ours, BROKER) == {
+        "orders": TopicConfig(5, 2, "compact,delete", 604_800_000)
+    }
+    assert new_topic_configs([SCHEMA, OFFSETS], ours, BROKER) == {
         "schema": replace(LASTING, min_in_sync=2),
         "offsets": replace(COMPACTED, min_in_sync=2),
     }
@@ -143,36 +147,40 @@ def test_future_topics_have_the_brokers_defaults_except_for_our_options() -> Non
 
 def test_invalid_numbers_are_left_to_the_cluster_to_refuse() -> None:
     ours = sink(topic_config={"max.message.bytes": "5MB", "min.insync.replicas": "", "retention.ms": "7d"})
-    assert to_come([ORDERS], ours, BROKER) == {"orders": BROKER}
+    assert new_topic_configs([ORDERS], ours, BROKER) == {"orders": BROKER}
 
 
 def test_too_few_brokers_for_the_transaction_log_are_an_error() -> None:
     overview = Overview({1: "b:9092"}, {})
-    (finding,) = transactions(broker(transaction_replicas=3), overview)
+    (finding,) = transaction_state_topic(broker(transaction_replicas=3), overview)
     assert finding.level == "error"
     assert "transaction.state.log.replication.factor=1" in finding.cure
-    assert transactions(broker(), overview) == []
+    assert transaction_state_topic(broker(), overview) == []
     begun = Overview({1: "b:9092"}, {"__transaction_state": ONE})
-    assert transactions(broker(transaction_replicas=3), begun) == []
+    assert transaction_state_topic(broker(transaction_replicas=3), begun) == []
 
 
 def test_a_transaction_timeout_above_the_brokers_maximum_is_an_error() -> None:
     long = sink(kafka={"transaction.timeout.ms": "900001"})
-    (finding,) = overlong(broker(), long)
+    (finding,) = transaction_timeout(broker(), long)
     assert (finding.level, finding.cure) == (
         "error",
         "set transaction.timeout.ms in sink.kafka to 900000 or less, or raise the brokers' maximum",
     )
-    assert overlong(broker(transaction_max_ms=900_001), long) == overlong(broker(), sink()) == []
-    assert overlong(broker(transaction_max_ms=59_999), sink()) != []
+    assert (
+        transaction_timeout(broker(transaction_max_ms=900_001), long)
+        == transaction_timeout(broker(), sink())
+        == []
+    )
+    assert transaction_timeout(broker(transaction_max_ms=59_999), sink()) != []
 
 
 def test_record_sizes_above_a_topics_limit_are_a_warning() -> None:
-    (fine,) = sizes({"orders": BROKER}, sink())
+    (fine,) = record_sizes({"orders": BROKER}, sink())
     assert (fine.level, fine.what) == (
         "ok",
         "records of up to 977 KiB are sent (message.max.bytes in sink.kafka)",
     )
-    (finding,) = sizes({"orders": BROKER}, sink(kafka={"message.max.bytes": 2_000_000}))
+    (finding,) = record_sizes({"orders": BROKER}, sink(kafka={"message.max.bytes": 2_000_000}))
     assert finding.level == "warning"
     assert "max.message.bytes=2000000" in finding.cure

@@ -12,18 +12,18 @@ import pytest
 from pgrelay.assembly.spool_base import CURE, base_directory
 from pgrelay.check import machine
 from pgrelay.check.findings import Finding
-from pgrelay.check.machine import listen, machine_findings, outlived, spool
+from pgrelay.check.machine import listen_address, machine_findings, spool_directory, spool_not_persistent
 from pgrelay.config import Config, SinkConfig, SourceConfig, Transactions
 
 
 def test_a_check_does_not_create_the_directory(tmp_path: Path) -> None:
-    assert spool(tmp_path / "a" / "b").level == "ok"
+    assert spool_directory(tmp_path / "a" / "b").level == "ok"
     assert not (tmp_path / "a").exists()
 
 
 def test_a_file_in_the_directorys_place_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
-    finding = spool(tmp_path / "a" / "b")
+    finding = spool_directory(tmp_path / "a" / "b")
     assert (finding.level, finding.why) == ("error", f"{tmp_path / 'a'} is a file")
 
 
@@ -35,7 +35,7 @@ def test_a_directory_without_write_permission_is_an_error(
 
     # Tests may run as root, who may write everywhere.
     monkeypatch.setattr(tempfile, "mkdtemp", denied)
-    finding = spool(tmp_path)
+    finding = spool_directory(tmp_path)
     assert finding.level == "error"
     assert finding.why == f"no directory can be created in {tmp_path}: Permission denied"
     assert "transactions.spool_dir" in finding.cure
@@ -53,7 +53,7 @@ def test_a_directory_below_an_unsearchable_one_is_accepted(
 
     # Tests may run as root, who may search any directory.
     monkeypatch.setattr(os, "stat", stat)
-    finding = spool(hidden)
+    finding = spool_directory(hidden)
     assert finding.level == "ok"
     assert finding.what.startswith(f"spool directory {hidden}: ")
 
@@ -75,17 +75,17 @@ def test_a_default_directory_that_others_can_write_to_is_an_error(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
 def test_a_directory_that_can_not_be_created_is_an_error() -> None:
-    assert spool(Path("/proc/nope")).level == "error"
+    assert spool_directory(Path("/proc/nope")).level == "error"
 
 
 def test_a_check_leaves_the_directory_unchanged(tmp_path: Path) -> None:
-    assert spool(tmp_path).level == "ok"
+    assert spool_directory(tmp_path).level == "ok"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_with_two_phase_a_temporary_directory_is_a_warning(tmp_path: Path) -> None:
     def findings(two_phase: bool, spool_dir: Path | None) -> list[Finding]:
-        return outlived(
+        return spool_not_persistent(
             Config(
                 source=SourceConfig(dsn="", two_phase=two_phase),
                 sink=SinkConfig(kafka={"bootstrap.servers": "a"}),
@@ -100,27 +100,27 @@ def test_with_two_phase_a_temporary_directory_is_a_warning(tmp_path: Path) -> No
 
 
 def test_little_free_space_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_LITTLE", 1 << 62)
-    finding = spool(tmp_path)
+    monkeypatch.setattr(machine, "_LOW_SPACE", 1 << 62)
+    finding = spool_directory(tmp_path)
     assert finding.level == "warning"
     assert "are free" in finding.what
 
 
 def test_a_free_address_is_ok() -> None:
-    assert listen("127.0.0.1", 0).level == "ok"
+    assert listen_address("127.0.0.1", 0).level == "ok"
 
 
 def test_an_address_in_use_is_only_a_warning() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        finding = listen("127.0.0.1", taken.getsockname()[1])
+        finding = listen_address("127.0.0.1", taken.getsockname()[1])
     assert finding.level == "warning"
     assert finding.what.endswith("is in use")
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "host.invalid"])
 def test_an_address_of_another_machine_is_an_error(host: str) -> None:
-    assert listen(host, 8080).level == "error"
+    assert listen_address(host, 8080).level == "error"
 
 
 def test_an_ipv6_address_is_written_as_in_the_configuration() -> None:
-    assert listen("2001:db8::1", 8080).what == "http.listen: [2001:db8::1]:8080 can't be listened on"
+    assert listen_address("2001:db8::1", 8080).what == "http.listen: [2001:db8::1]:8080 can't be listened on"

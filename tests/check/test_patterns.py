@@ -1,6 +1,6 @@
 """Patterns that match nothing."""
 
-from pgrelay.check.patterns import in_vain, unmatched
+from pgrelay.check.patterns import unmatched, unmatched_patterns
 
 COLUMNS = ["public.customers.email", "public.customers.Phone"]
 
@@ -14,7 +14,9 @@ def test_a_pattern_must_match_the_whole_name_and_its_case() -> None:
 
 
 def test_each_key_with_unmatched_patterns_is_a_warning() -> None:
-    (finding,) = in_vain({"records.columns.hash": ["email"], "records.columns.mask": []}, "column", "s.t.c")
+    (finding,) = unmatched_patterns(
+        {"records.columns.hash": ["email"], "records.columns.mask": []}, "column", "s.t.c"
+    )
     assert (finding.level, finding.what) == (
         "warning",
         "records.columns.hash: 1 pattern without a matching column: email",

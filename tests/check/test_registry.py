@@ -4,7 +4,7 @@ from socketserver import StreamRequestHandler
 
 import pytest
 
-from pgrelay.check.registry import protection, registry_findings
+from pgrelay.check.registry import registry_findings, security_findings
 from pgrelay.config import Records
 from tests.answering import answering
 
@@ -47,7 +47,7 @@ async def test_a_token_server_that_refuses_us_is_an_error() -> None:
     ],
 )
 def test_credentials_that_others_may_read_are_a_warning(options: dict[str, str], what: str) -> None:
-    (finding,) = protection(options)
+    (finding,) = security_findings(options)
     assert finding.level == "warning"
     assert what in finding.what
 
@@ -62,4 +62,4 @@ def test_credentials_that_others_may_read_are_a_warning(options: dict[str, str],
     ],
 )
 def test_a_registry_with_tls_or_without_credentials_is_fine(options: dict[str, str]) -> None:
-    assert protection(options) == []
+    assert security_findings(options) == []

@@ -10,7 +10,7 @@ from tests.check.servers import server, source
 
 
 def test_a_healthy_server_is_ok() -> None:
-    found = server_findings(server(), source(), slot_is_there=False)
+    found = server_findings(server(), source(), slot_exists=False)
     assert {finding.level for finding in found} == {"ok"}
     assert "protocol version 4: streaming parallel, text values, messages" in [each.what for each in found]
 
@@ -36,7 +36,7 @@ def test_a_healthy_server_is_ok() -> None:
 def test_each_fault_of_a_server_is_reported_with_its_cure(
     changes: dict[str, Any], level: str, what: str, cure: str
 ) -> None:
-    found = server_findings(server(**changes), source(), slot_is_there=False)
+    found = server_findings(server(**changes), source(), slot_exists=False)
     (finding,) = (each for each in found if each.level != "ok")
     assert finding.level == level
     assert finding.what.startswith(what)
@@ -45,12 +45,12 @@ def test_each_fault_of_a_server_is_reported_with_its_cure(
 
 
 def test_an_existing_slot_needs_no_free_place() -> None:
-    found = server_findings(server(slots=10), source(), slot_is_there=True)
+    found = server_findings(server(slots=10), source(), slot_exists=True)
     assert {finding.level for finding in found} == {"ok"}
 
 
 def test_an_option_that_the_server_lacks_is_an_error() -> None:
-    found = server_findings(server(version=130000), source(streaming="on"), slot_is_there=True)
+    found = server_findings(server(version=130000), source(streaming="on"), slot_exists=True)
     (finding,) = (each for each in found if each.level == "error")
     assert finding.what.startswith("source.streaming: on needs protocol version 2")
     assert finding.cure == "use auto"

@@ -6,7 +6,16 @@ from dataclasses import replace
 import pytest
 
 from pgrelay.check.queries import OldestTransaction
-from pgrelay.check.slot import absent, forecast, held, idle, lost, taken, two_phase_kept, wrong_kind
+from pgrelay.check.slot import (
+    forecast,
+    idle_timeout,
+    in_use,
+    lost,
+    missing_slot,
+    retained_wal,
+    two_phase_kept,
+    wrong_kind,
+)
 from pgrelay.postgres.slots import Slot
 from tests.check.servers import server, source
 
@@ -17,7 +26,7 @@ LONG = OldestTransaction("PID 77 (psql)", 7200.0, "SELECT pg_terminate_backend(7
 
 def test_our_own_slot_is_ok() -> None:
     assert wrong_kind(SLOT, "pgrelay", "shop") is None
-    assert taken("pgrelay", None, "").level == "ok"
+    assert in_use("pgrelay", None, "").level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -39,7 +48,7 @@ def test_a_slot_of_another_kind_or_database_is_an_error(slot: Slot, what: str) -
 
 
 def test_a_slot_in_use_names_its_reader() -> None:
-    finding = taken("s", 77, "pgrelay from 10.0.0.7")
+    finding = in_use("s", 77, "pgrelay from 10.0.0.7")
     assert (finding.level, finding.what) == ("warning", "slot s is in use by PID 77, pgrelay from 10.0.0.7")
     assert "pg_terminate_backend(77)" in finding.cure
 
@@ -64,26 +73,26 @@ def test_the_finding_for_a_lost_slot_names_the_reason(reason: str | None, why: s
 
 
 def test_a_slot_that_a_run_will_create_is_ok() -> None:
-    found = absent(source(), server(), None, 0.0)
+    found = missing_slot(source(), server(), None, 0.0)
     assert {finding.level for finding in found} == {"ok"}
 
 
 def test_a_missing_slot_that_a_run_may_not_create_is_an_error() -> None:
-    (finding,) = absent(source(create=False), server(), None, 0.0)
+    (finding,) = missing_slot(source(create=False), server(), None, 0.0)
     assert finding.level == "error"
     assert "SELECT pg_create_logical_replication_slot('pgrelay', 'pgoutput')" in finding.cure
 
 
 def test_an_old_transaction_that_delays_a_new_slot_is_a_warning() -> None:
-    (finding,) = (each for each in absent(source(), server(), LONG, 0.0) if each.level == "warning")
+    (finding,) = (each for each in missing_slot(source(), server(), LONG, 0.0) if each.level == "warning")
     assert finding.what == "PID 77 (psql) has a transaction open for 2 h 0 min"
     assert finding.cure == LONG.end
     brief = replace(LONG, age_s=1.0)
-    assert all(each.level == "ok" for each in absent(source(), server(), brief, 0.0))
+    assert all(each.level == "ok" for each in missing_slot(source(), server(), brief, 0.0))
 
 
 def test_a_slot_that_holds_back_little_is_ok() -> None:
-    assert held("s", SLOT, 5, LONG).level == "ok"
+    assert retained_wal("s", SLOT, 5, LONG).level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +107,7 @@ def test_a_slot_that_holds_back_little_is_ok() -> None:
 def test_the_finding_for_a_slot_that_holds_back_much_names_the_cause(
     slot: Slot, oldest: OldestTransaction | None, why: str, cure: str
 ) -> None:
-    finding = held("s", slot, 11 * GIB, oldest)
+    finding = retained_wal("s", slot, 11 * GIB, oldest)
     assert finding.level == "warning"
     assert why in finding.why
     assert cure in finding.cure
@@ -127,10 +136,10 @@ def test_a_budget_that_lasts_is_ok(rate: float, span: str) -> None:
 
 
 def test_a_slot_near_its_idle_timeout_is_reported() -> None:
-    (finding,) = idle("s", server(idle_timeout_s=3600), replace(SLOT, inactive_s=600.0))
+    (finding,) = idle_timeout("s", server(idle_timeout_s=3600), replace(SLOT, inactive_s=600.0))
     assert finding.what == "slot s is lost in 50 min 0 s unless it is read"
-    assert idle("s", server(idle_timeout_s=3600), replace(SLOT, active_pid=1)) == []
-    assert idle("s", server(), SLOT) == []
+    assert idle_timeout("s", server(idle_timeout_s=3600), replace(SLOT, active_pid=1)) == []
+    assert idle_timeout("s", server(), SLOT) == []
 
 
 def test_a_slot_that_keeps_two_phase_commit_is_a_warning() -> None:

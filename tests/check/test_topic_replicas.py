@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pgrelay.check.topic_replicas import leaderless, one_is_enough, out_of_sync, single
+from pgrelay.check.topic_replicas import leaderless, out_of_sync, single_acknowledgement, single_replica
 from pgrelay.kafka.cluster import Overview, Topic, TopicConfig
 from tests.check.kafka_topics import BROKER, ONE, THREE, sink
 
@@ -38,22 +38,24 @@ def test_topics_without_a_leader_are_an_error() -> None:
 def test_topics_that_one_of_several_replicas_may_acknowledge_are_a_warning() -> None:
     two = TopicConfig(1_048_588, 2, "delete", -1)
     there = Overview(THREE, {"orders": Topic(1, 3, 3), "log": ONE, "message": Topic(1, 2, 1)})
-    (finding,) = one_is_enough({"orders": two, "log": BROKER, "message": BROKER}, there, sink())
+    (finding,) = single_acknowledgement({"orders": two, "log": BROKER, "message": BROKER}, there, sink())
     assert finding.level == "warning"
     assert finding.what.endswith(": message")
     assert "--topic message --add-config min.insync.replicas=2" in finding.cure
     assert (
-        one_is_enough({"new": two, "old": BROKER}, Overview(THREE, {"old": ONE}), sink(replication_factor=3))
+        single_acknowledgement(
+            {"new": two, "old": BROKER}, Overview(THREE, {"old": ONE}), sink(replication_factor=3)
+        )
         == []
     )
-    assert len(one_is_enough({"new": BROKER}, Overview(THREE, {}), sink(replication_factor=3))) == 1
+    assert len(single_acknowledgement({"new": BROKER}, Overview(THREE, {}), sink(replication_factor=3))) == 1
 
 
 def test_topics_with_one_replica_where_more_are_possible_are_a_warning() -> None:
     overview = Overview(THREE, {"orders": ONE, "log": Topic(1, 3, 3)})
-    (finding,) = single({"orders": BROKER, "log": BROKER, "new": BROKER}, overview, sink())
+    (finding,) = single_replica({"orders": BROKER, "log": BROKER, "new": BROKER}, overview, sink())
     assert (finding.level, finding.what) == ("warning", "2 topics with one replica on 3 brokers: orders, new")
     assert finding.cure.startswith("sink.replication_factor: 3 ")
-    (existing,) = single({"orders": BROKER, "new": BROKER}, overview, sink(replication_factor=3))
+    (existing,) = single_replica({"orders": BROKER, "new": BROKER}, overview, sink(replication_factor=3))
     assert existing.what == "1 topic with one replica on 3 brokers: orders"
-    assert single({"new": BROKER}, Overview({1: "b:9092"}, {}), sink()) == []
+    assert single_replica({"new": BROKER}, Overview({1: "b:9092"}, {}), sink()) == []

@@ -77,7 +77,7 @@ def test_a_topic_is_partial_if_one_of_its_tables_is() -> None:
 def test_only_topics_of_tables_have_the_record_of_a_truncate() -> None:
     config = Config.model_validate({"source": {"dsn": ""}, "sink": {"kafka": {"bootstrap.servers": "b"}}})
     topics, _ = wanted_topics(published(table()), config)
-    assert [topic.of for topic in topics if topic.truncates] == ["rows"]
+    assert [topic.kind for topic in topics if topic.truncates] == ["rows"]
 
 
 def test_tables_that_share_a_topic_by_accident_are_an_error() -> None:

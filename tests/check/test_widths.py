@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pgrelay.check.widths import judged, width_findings
+from pgrelay.check.widths import wide_rows, width_findings
 from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
 from tests.check.tables import table
@@ -24,18 +24,18 @@ class FakeCatalog(Catalog):
 
 
 def test_rows_that_fit_are_ok() -> None:
-    [finding] = judged({"public.docs": LIMIT - 1}, [], 12, LIMIT)
+    [finding] = wide_rows({"public.docs": LIMIT - 1}, [], 12, LIMIT)
     assert finding.level == "ok"
     assert finding.what == (
         "samples of up to 200 rows from 1 of 12 tables with large values have no row above 977 KiB"
     )
-    [finding] = judged({}, [], 0, LIMIT)
+    [finding] = wide_rows({}, [], 0, LIMIT)
     assert finding.level == "ok"
     assert finding.what == "no table has values large enough (TOAST) for rows above 977 KiB"
 
 
 def test_rows_that_are_too_wide_are_a_warning() -> None:
-    [finding] = judged({"public.docs": 3 * LIMIT, "public.notes": 10}, [], 2, LIMIT)
+    [finding] = wide_rows({"public.docs": 3 * LIMIT, "public.notes": 10}, [], 2, LIMIT)
     assert (finding.level, finding.what) == ("warning", "rows of up to 2.86 MiB in public.docs")
     assert "message.max.bytes: 6000000" in finding.cure
 

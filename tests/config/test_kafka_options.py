@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgrelay.config.kafka_options import refused
+from pgrelay.config.kafka_options import refused_options
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from pgrelay.config.kafka_options import refused
     ],
 )
 def test_an_option_that_keeps_the_promises_is_accepted(option: str, value: str) -> None:
-    assert list(refused({option: value})) == []
+    assert list(refused_options({option: value})) == []
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def test_an_option_that_keeps_the_promises_is_accepted(option: str, value: str) 
     ],
 )
 def test_an_option_that_would_break_a_promise_is_refused(option: str, value: str, why: str) -> None:
-    assert list(refused({option: value})) == [(option, f"can't be {value!r}: {why}; leave it out")]
+    assert list(refused_options({option: value})) == [(option, f"can't be {value!r}: {why}; leave it out")]
 
 
 @pytest.mark.parametrize("option", ["dr_cb", "error_cb", "stats_cb", "on_delivery", "logger", "opaque"])
 def test_an_option_that_takes_a_function_is_refused(option: str) -> None:
-    assert list(refused({option: "x"})) == [
+    assert list(refused_options({option: "x"})) == [
         (option, "takes a Python function, which a configuration file can't give; leave it out")
     ]
 
@@ -120,7 +120,7 @@ def test_an_option_that_takes_a_function_is_refused(option: str) -> None:
 def test_a_number_that_librdkafka_would_read_partly_is_refused(
     option: str, expected: str, value: str
 ) -> None:
-    assert list(refused({option: value})) == [(option, f"got {value!r}; write {expected}")]
+    assert list(refused_options({option: value})) == [(option, f"got {value!r}; write {expected}")]
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,6 @@ def test_a_number_that_librdkafka_would_read_partly_is_refused(
     ],
 )
 def test_a_number_that_librdkafka_reads_differently_is_refused(option: str, value: str) -> None:
-    [(name, why)] = refused({option: value})
+    [(name, why)] = refused_options({option: value})
     assert name == option
     assert why.startswith(f"got {value!r}; write ")

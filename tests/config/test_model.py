@@ -324,7 +324,7 @@ def test_bootstrap_servers_are_required(kafka: dict[str, str]) -> None:
     assert caught.value.errors()[0]["loc"] == ("kafka", "bootstrap.servers")
 
 
-def secretive() -> Config:
+def config_with_secrets() -> Config:
     return Config(
         source=SourceConfig(dsn="postgresql://me:hunter2@db/app?sslpassword=hunter2"),
         sink=SinkConfig(kafka={**KAFKA, "sasl.username": "me", "sasl.password": "hunter2"}),
@@ -332,7 +332,7 @@ def secretive() -> Config:
 
 
 def test_secrets_are_masked_for_display() -> None:
-    shown = secretive().masked()
+    shown = config_with_secrets().masked()
     assert shown["source"]["dsn"] == "user=me password=*** dbname=app host=db sslpassword=***"
     assert shown["sink"]["kafka"] == {**KAFKA, "sasl.username": "me", "sasl.password": "***"}
     assert shown["records"]["json"] == "string"
@@ -340,12 +340,12 @@ def test_secrets_are_masked_for_display() -> None:
 
 
 def test_secrets_are_not_in_the_repr() -> None:
-    assert "hunter2" not in repr(secretive())
+    assert "hunter2" not in repr(config_with_secrets())
 
 
 def test_a_configuration_is_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        secretive().source.slot = "other"
+        config_with_secrets().source.slot = "other"
 
 
 @pytest.mark.parametrize("escape", ["\b", "\f", "\0"])

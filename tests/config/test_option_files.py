@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrelay.config.option_files import unreadable
+from pgrelay.config.option_files import unreadable_file
 
 
 def test_readable_files_and_folders_are_accepted(tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_readable_files_and_folders_are_accepted(tmp_path: Path) -> None:
         "ssl.key.location": "probe",
         "client.id": "/nowhere",
     }
-    assert unreadable(options) is None
+    assert unreadable_file(options) is None
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,11 @@ def test_readable_files_and_folders_are_accepted(tmp_path: Path) -> None:
     ],
 )
 def test_an_unreadable_file_is_named(path: str, why: str) -> None:
-    assert unreadable({"client.id": "x", "ssl.ca.location": path}) == f"ssl.ca.location: {path}: {why}"
+    assert unreadable_file({"client.id": "x", "ssl.ca.location": path}) == f"ssl.ca.location: {path}: {why}"
 
 
 @pytest.mark.parametrize(
     "name", ["ssl.certificate.location", "ssl.crl.location", "ssl.key.location", "ssl.keystore.location"]
 )
 def test_a_folder_in_place_of_a_file_is_named(name: str, tmp_path: Path) -> None:
-    assert unreadable({name: str(tmp_path)}) == f"{name}: {tmp_path}: Is a directory"
+    assert unreadable_file({name: str(tmp_path)}) == f"{name}: {tmp_path}: Is a directory"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgrelay.config.secrets import is_secret, mask_complaint, mask_dsn, mask_options, mask_text
+from pgrelay.config.secrets import is_secret, mask_dsn, mask_error, mask_options, mask_text
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_secrets_in_a_clients_error_are_masked(text: str, shown: str) -> None:
         "sasl.password": "me2",
         "client.id": "me",
     }
-    assert mask_complaint(text, options) == shown
+    assert mask_error(text, options) == shown
 
 
 def test_an_empty_secret_changes_nothing() -> None:
     """For instance, of a variable that is not set."""
-    assert mask_complaint("denied for Basic", {"basic.auth.user.info": ""}) == "denied for Basic"
+    assert mask_error("denied for Basic", {"basic.auth.user.info": ""}) == "denied for Basic"

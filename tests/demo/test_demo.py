@@ -122,8 +122,8 @@ def test_without_network_it_says_that_kafka_can_not_be_fetched(folder: Path) -> 
     assert process.returncode == 1
     assert "fetching lz4-java" in out
     [line] = err.splitlines()
-    told = r"pgrelay: can't fetch \S+\.jar: .*; run again with access to Maven Central, .* names"
-    assert re.fullmatch(told, line)
+    printed = r"pgrelay: can't fetch \S+\.jar: .*; run again with access to Maven Central, .* names"
+    assert re.fullmatch(printed, line)
     assert running_in(folder) == []
     assert list(folder.iterdir()) == []
 
@@ -143,17 +143,17 @@ def test_kept_servers_can_be_reached_and_stopped_with_the_printed_commands(folde
     process = start(folder, "--rows", "1", "--keep")
     out, err = finish(process)
     assert (process.returncode, err) == (0, "")
-    told = dict(
+    printed = dict(
         re.findall(r"^(Postgres|Kafka|go on|stop both) +(.+)$", out.partition("keep running")[2], re.M)
     )
     try:
-        counted = shell(f"{told['Postgres']} -Atc 'SELECT count(*) FROM customers'")
+        counted = shell(f"{printed['Postgres']} -Atc 'SELECT count(*) FROM customers'")
         assert counted.stdout == "1\n"
-        client = AdminClient(dict([told["Kafka"].split("=")]))
+        client = AdminClient(dict([printed["Kafka"].split("=")]))
         assert "shop.public.customers" in client.list_topics(timeout=60).topics
         assert running_in(folder) != []
     finally:
-        shell(told["stop both"])
+        shell(printed["stop both"])
     wait_until(lambda: not running_in(folder), "their end")
     assert list(folder.iterdir()) == []
 

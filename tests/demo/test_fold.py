@@ -12,7 +12,7 @@ from pgrelay.demo.workload import Workload
 from pgrelay.embedded.jars import Unavailable
 from pgrelay.embedded.postgres import Postgres
 from tests.demo.changes import change
-from tests.demo.waiting import run_out
+from tests.demo.waiting import run_to_end
 from tests.unavailable import skip
 
 
@@ -48,7 +48,7 @@ def connection() -> Iterator[psycopg.Connection]:
     try:
         with Postgres() as postgres, psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute(SCHEMA)
-            run_out(Workload(postgres.dsn, transactions(1, 60), 0))
+            run_to_end(Workload(postgres.dsn, transactions(1, 60), 0))
             yield connection
     except Unavailable as error:
         skip(error)
@@ -93,8 +93,11 @@ def test_missing_and_surplus_rows_are_counted(connection: psycopg.Connection) ->
 
 def test_rows_rolled_back_at_savepoints_are_not_in_the_table(connection: psycopg.Connection) -> None:
     skus = {row["sku"] for row in rows_of(connection, "supplier_prices")}
-    taken_back = {
-        key[0] for each in transactions(1, 60) for table, key in each.never if table == "supplier_prices"
+    rolled_back = {
+        key[0]
+        for each in transactions(1, 60)
+        for table, key in each.rolled_back_keys
+        if table == "supplier_prices"
     }
-    assert taken_back
-    assert not skus & taken_back
+    assert rolled_back
+    assert not skus & rolled_back

@@ -23,7 +23,7 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_terminal_lines_are_plain_and_there_is_no_status_line() -> None:
     stream = io.StringIO()
     with Screen(stream) as screen:
-        screen.stay(LINE)
+        screen.set_status(LINE)
         screen.show([LINE, [("", "x" * 30)]])
         screen.say("y" * 30, "bold")
     assert stream.getvalue() == f"12:00 gone\n{'x' * 19}…\n{'y' * 30}\n"
@@ -32,7 +32,7 @@ def test_without_a_terminal_lines_are_plain_and_there_is_no_status_line() -> Non
 def test_on_a_terminal_the_status_line_is_redrawn_below_the_others() -> None:
     stream = Terminal()
     with Screen(stream) as screen:
-        screen.stay([("", "3 records")])
+        screen.set_status([("", "3 records")])
         screen.show([LINE])
     assert stream.getvalue() == (
         "\x1b[?25l"
@@ -46,7 +46,7 @@ def test_no_color_keeps_the_status_line(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("NO_COLOR", "1")
     stream = Terminal()
     with Screen(stream) as screen:
-        screen.stay([("green", "3 records")])
+        screen.set_status([("green", "3 records")])
         screen.show([LINE])
     assert "\r\x1b[K12:00 gone\n3 records" in stream.getvalue()
     assert "\x1b[3" not in stream.getvalue()
@@ -56,7 +56,7 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal()
     with Screen(stream) as screen:
-        screen.stay(LINE)
+        screen.set_status(LINE)
         screen.show([LINE])
     assert stream.getvalue() == "12:00 gone\n"
 
@@ -71,7 +71,7 @@ def test_the_cursor_comes_back_after_an_error() -> None:
 def test_pieces_of_the_status_line_that_do_not_fit_are_dropped() -> None:
     stream = Terminal()
     with Screen(stream) as screen:
-        screen.stay([("", "3 records"), ("", "  12 ms"), ("", "  1,000/s")])
+        screen.set_status([("", "3 records"), ("", "  12 ms"), ("", "  1,000/s")])
     assert "3 records  12 ms\r" in stream.getvalue()
 
 

@@ -2,7 +2,7 @@ from itertools import islice
 
 import pytest
 
-from pgrelay.demo.shop import IMPORTED, SHOWN_OF_ONE, Transaction, transactions
+from pgrelay.demo.shop import IMPORTED, MAX_SHOWN, Transaction, transactions
 
 
 def described(found: list[Transaction]) -> str:
@@ -37,17 +37,17 @@ def test_the_first_sixty_rows_hold_everything_worth_seeing() -> None:
 
 def test_a_large_transaction_counts_with_its_shown_rows() -> None:
     [large] = [each for each in transactions(1, 60) if each.changes > IMPORTED]
-    assert large.shown == SHOWN_OF_ONE
+    assert large.shown == MAX_SHOWN
 
 
 def test_no_two_transactions_roll_back_the_same_rows() -> None:
     found = list(transactions(1, 1_000))
-    keys = [key for each in found for key in each.never]
+    keys = [key for each in found for key in each.rolled_back_keys]
     assert len(keys) == len(set(keys))
     assert len([each for each in found if each.changes > IMPORTED]) > 1
 
 
 def test_rolled_back_rows_are_known_by_key() -> None:
-    never = {key for each in transactions(1, 60) for key in each.never}
-    assert ("supplier_prices", (f"HB-{IMPORTED + 1:05}",)) in never
-    assert {table for table, _ in never} == {"supplier_prices", "order_items"}
+    rolled_back = {key for each in transactions(1, 60) for key in each.rolled_back_keys}
+    assert ("supplier_prices", (f"HB-{IMPORTED + 1:05}",)) in rolled_back
+    assert {table for table, _ in rolled_back} == {"supplier_prices", "order_items"}

@@ -21,7 +21,7 @@ def lines(outcome: Outcome) -> list[str]:
 
 
 def test_the_summary_of_a_good_end(outcome: Outcome) -> None:
-    assert outcome.good
+    assert outcome.succeeded
     found = lines(outcome)
     assert found[2].split() == ["orders", "1", *"·····", "1"]
     assert "equal        the topics, folded, equal the 2 tables: 1 row, every value" in found
@@ -32,7 +32,7 @@ def test_the_summary_of_a_good_end(outcome: Outcome) -> None:
 
 def test_a_difference_is_reported_as_a_bad_end(outcome: Outcome) -> None:
     outcome = replace(outcome, comparisons=[Comparison("orders", 3, 2, 1), Comparison("products", 0, 0, 0)])
-    assert not outcome.good
+    assert not outcome.succeeded
     text = "DIFFERENT    orders: 2 of its 3 rows not in the topic, 1 row of the topic not in the table"
     assert text in lines(outcome)
     assert not any(line.startswith("equal") for line in lines(outcome))
@@ -40,9 +40,9 @@ def test_a_difference_is_reported_as_a_bad_end(outcome: Outcome) -> None:
 
 def test_a_rolled_back_row_in_kafka_is_a_bad_end(outcome: Outcome) -> None:
     outcome.tally.add(change("c", key={"id": 8}))
-    assert not outcome.good
+    assert not outcome.succeeded
     assert "ROLLED BACK  1 of 1 row that savepoints rolled back are in Kafka" in lines(outcome)
 
 
 def test_a_relays_exit_code_other_than_0_is_a_bad_end(outcome: Outcome) -> None:
-    assert not replace(outcome, relay_exit_code=4).good
+    assert not replace(outcome, relay_exit_code=4).succeeded

@@ -27,16 +27,16 @@ def test_counts_records_by_table_and_op(tally: Tally) -> None:
     for each in (change("c"), change("c", "products"), change("d"), change(TOMBSTONE)):
         tally.add(each)
     assert tally.total == 4
-    assert tally.of_op("c") == 2
+    assert tally.count_of("c") == 2
     assert tally.records["orders", "c"] == 1
 
 
 def test_a_rolled_back_row_in_kafka_is_noticed(clock: Clock) -> None:
     tally = Tally({("orders", (7,)), ("orders", (8,))}, clock)
     tally.add(change("c", key={"id": 6}))
-    assert not tally.seen_anyway
+    assert not tally.leaked
     tally.add(change("c", key={"id": 7}))
-    assert tally.seen_anyway == {("orders", (7,))}
+    assert tally.leaked == {("orders", (7,))}
 
 
 def test_a_transactions_lag_is_that_of_its_last_record(tally: Tally, clock: Clock) -> None:
@@ -44,7 +44,7 @@ def test_a_transactions_lag_is_that_of_its_last_record(tally: Tally, clock: Cloc
         clock.now = COMMIT_US / 1e6 + late_s
         tally.add(change("c", position=position))
     assert round(tally.lag_ms) == 30
-    assert round(tally.longest_ms) == 300
+    assert round(tally.max_lag_ms) == 300
 
 
 def test_the_rate_covers_the_last_seconds(tally: Tally, clock: Clock) -> None:

@@ -2,7 +2,7 @@ from collections.abc import Iterable
 
 from pgrelay.demo.change import TOMBSTONE, Change, Row
 from pgrelay.demo.screen import Line
-from pgrelay.demo.shop import SHOWN_OF_ONE
+from pgrelay.demo.shop import MAX_SHOWN
 from pgrelay.demo.view import OP_STYLES, Feed, change_line
 from tests.demo.changes import change
 
@@ -83,14 +83,14 @@ def inserts(count: int, commit: int, table: str = "supplier_prices") -> list[Cha
 def test_only_the_beginning_of_a_large_transaction_is_shown() -> None:
     feed = Feed()
     lines = [line for each in inserts(5_000, 100) for line in feed.lines(each, None)]
-    assert len(lines) == SHOWN_OF_ONE == feed.shown
-    assert texts(feed.rest()) == ["… supplier_prices 4,990 more of transaction 754"]
-    assert texts(feed.rest()) == []
+    assert len(lines) == MAX_SHOWN == feed.shown
+    assert texts(feed.flush()) == ["… supplier_prices 4,990 more of transaction 754"]
+    assert texts(feed.flush()) == []
 
 
 def test_the_hidden_rest_is_counted_before_the_next_transaction() -> None:
     feed = Feed()
-    for each in inserts(SHOWN_OF_ONE + 1, 100):
+    for each in inserts(MAX_SHOWN + 1, 100):
         list(feed.lines(each, None))
     [more, first] = texts(feed.lines(inserts(1, 200, "orders")[0], None))
     assert more == "… supplier_prices 1 more of transaction 754"

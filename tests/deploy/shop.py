@@ -15,7 +15,7 @@ import pytest
 from pgrelay.embedded.account import server_folder
 from pgrelay.embedded.daemon import Daemon
 from pgrelay.embedded.kafka import Kafka
-from pgrelay.embedded.ports import free_port, held_ports
+from pgrelay.embedded.ports import free_port, reserved_ports
 from pgrelay.embedded.postgres import Postgres
 from pgrelay.embedded.registry import SchemaRegistry
 from tests.deploy.compose import Compose
@@ -88,7 +88,7 @@ class Shop:
 
     def kafka(self) -> Kafka:
         """The broker with the variables as in the image: KAFKA_NODE_ID is node.id, and so on."""
-        inside, controller, host = self._stack.enter_context(held_ports(3))
+        inside, controller, host = self._stack.enter_context(reserved_ports(3))
         ports = {"9092": inside, "9093": controller, "9094": host}
         self.addresses |= {f"kafka:{port}": f"127.0.0.1:{ours}" for port, ours in ports.items()}
         self.addresses["localhost:9094"] = f"127.0.0.1:{host}"

@@ -33,7 +33,7 @@ def test_a_folder_is_filled_once() -> None:
 def test_a_concurrent_request_waits_until_the_folder_is_filled() -> None:
     filling, may_end = threading.Event(), threading.Event()
 
-    def slowly(target: Path) -> None:
+    def slow_fill(target: Path) -> None:
         filling.set()
         may_end.wait()
         _fill(target)
@@ -41,7 +41,7 @@ def test_a_concurrent_request_waits_until_the_folder_is_filled() -> None:
     def never(target: Path) -> None:
         raise AssertionError("filled twice")
 
-    first = threading.Thread(target=cached, args=("name", slowly))
+    first = threading.Thread(target=cached, args=("name", slow_fill))
     first.start()
     filling.wait()
     seen: list[str] = []
@@ -94,8 +94,8 @@ def test_a_cache_that_can_not_be_made_is_one_line_with_the_cure(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv(home, str(tmp_path / "file"))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    told = r"the cache folder can't be used: .*Not a directory.*; set XDG_CACHE_HOME to"
-    with pytest.raises(SetupError, match=told):
+    expected = r"the cache folder can't be used: .*Not a directory.*; set XDG_CACHE_HOME to"
+    with pytest.raises(SetupError, match=expected):
         cache_folder()
 
 

@@ -60,22 +60,22 @@ def passes(error: BaseException) -> bool:
 
 def test_a_jar_is_fetched_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: int) -> None:
     _use(monkeypatch, tmp_path, port)
-    told: list[tuple[str, int]] = []
-    [path] = fetch_jars([_JAR], lambda *progress: told.append(progress))
+    reported: list[tuple[str, int]] = []
+    [path] = fetch_jars([_JAR], lambda *progress: reported.append(progress))
     assert path.read_bytes() == _CONTENT
-    assert fetch_jars([_JAR], lambda *progress: told.append(progress)) == [path]
-    assert told == [("thing-1.0.jar", 0), ("thing-1.0.jar", len(_CONTENT))]
+    assert fetch_jars([_JAR], lambda *progress: reported.append(progress)) == [path]
+    assert reported == [("thing-1.0.jar", 0), ("thing-1.0.jar", len(_CONTENT))]
 
 
 def test_progress_can_end_a_download(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: int) -> None:
     _use(monkeypatch, tmp_path, port)
 
-    def seen_enough(name: str, received: int) -> None:
+    def abort_download(name: str, received: int) -> None:
         if received:
             raise EOFError(name)
 
     with pytest.raises(EOFError, match=r"thing-1\.0\.jar"):
-        fetch_jars([_JAR], seen_enough)
+        fetch_jars([_JAR], abort_download)
     assert not list(tmp_path.rglob("*.jar"))
 
 

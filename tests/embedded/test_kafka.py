@@ -71,7 +71,7 @@ def test_stops_even_while_paused(broker: Kafka) -> None:
 
 def test_the_second_listener_keeps_clients_on_the_proxy(broker: Kafka) -> None:
     create_topic(broker.bootstrap, "proxied")
-    with Proxy(broker.behind_proxy, broker.proxy_port) as proxy:
+    with Proxy(broker.proxy_target_port, broker.proxy_port) as proxy:
         producer = _produce(broker.proxied_bootstrap, "proxied", b"value")
         assert producer.flush(60) == 0
         proxy.refuse()

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from pgrelay.embedded.ports import free_port, free_ports, held_ports
+from pgrelay.embedded.ports import free_port, free_ports, reserved_ports
 
 
 def test_free_ports_differ_and_can_be_listened_on() -> None:
@@ -19,7 +19,7 @@ def test_free_ports_are_below_the_ephemeral_range() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nothing is held elsewhere")
 def test_a_held_port_is_free_for_nobody_else_even_while_its_server_is_down() -> None:
-    with held_ports(1) as [port]:
+    with reserved_ports(1) as [port]:
         for _ in range(2):
             with socket.socket() as other, pytest.raises(OSError, match="in use"):
                 other.bind(("127.0.0.1", port))

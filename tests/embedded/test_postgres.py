@@ -101,7 +101,7 @@ def test_programs_that_the_server_can_not_reach_are_copied(
     monkeypatch: pytest.MonkeyPatch, open_folder: Path
 ) -> None:
     monkeypatch.setattr("pgrelay.embedded.cache.cache_folder", lambda: open_folder)
-    monkeypatch.setattr("pgrelay.embedded.binaries.closed_parent", lambda _: Path("/root"))
+    monkeypatch.setattr("pgrelay.embedded.binaries.unsearchable_parent", lambda _: Path("/root"))
     assert (postgres_programs("18", contrib=False) / "initdb").is_relative_to(open_folder)
     with Postgres() as server:
         assert server.bin.is_relative_to(open_folder)

@@ -70,7 +70,7 @@ def avro_records(
         if encoder.need is None:
             return [numbers.written(record) for segment in found for record in segment.records]
         if isinstance(encoder.need, FactsNeeded):
-            encoder.learn(facts)
+            encoder.provide_facts(facts)
         else:
             schemas = encoder.need.schemas
-            encoder.met(None if schemas is None else numbers.register(schemas))
+            encoder.confirm_topic(None if schemas is None else numbers.register(schemas))

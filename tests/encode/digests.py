@@ -45,14 +45,14 @@ _CHOICES: Final = {
     "as they come": OPTIONS,
     "all that adds": replace(OPTIONS, transactions=True, headers=True, placeholder=True),
     "other encodings": replace(
-        OPTIONS, encodings=Encodings("precise", "debezium", "hex", "inline", checked=True)
+        OPTIONS, encodings=Encodings("precise", "debezium", "hex", "inline", validate_utf8=True)
     ),
     "doubles": replace(OPTIONS, encodings=Encodings("double")),
     "columns hidden": replace(OPTIONS, selection=_HIDDEN),
     "no key, no tombstone": replace(OPTIONS, key=False, tombstones=False),
     "one topic": OPTIONS,
     "dead letters": replace(
-        OPTIONS, dead_letters=DeadLetterOptions(Limits(most_bytes=1_500, keyed=True)), transactions=True
+        OPTIONS, dead_letters=DeadLetterOptions(Limits(max_bytes=1_500, key_required=True)), transactions=True
     ),
 }
 _ROUTES: Final = {"one topic": [(r"public\.(tiny|orders)", "{prefix}.both")]}
@@ -70,14 +70,14 @@ CHOICES: Final = {
 
 def digest(name: str, binary: bool) -> str:
     """SHA-256 over the encoder's output: each record, announcement and end of a transaction."""
-    told = hashlib.sha256()
+    hasher = hashlib.sha256()
     options, routes = CHOICES[name]
     encoder, numbers = encoder_of(options, routes=routes), SchemaNumbers()
     for events in _events(Stream(SEED, binary).fill()):
         encoder.feed(events)
-        for part in _told(encoder, numbers):
-            told.update(ascii(part).encode() + b"\n")
-    return told.hexdigest()
+        for part in _output(encoder, numbers):
+            hasher.update(ascii(part).encode() + b"\n")
+    return hasher.hexdigest()
 
 
 def _events(frames: list[bytes]) -> Iterator[list[Event]]:
@@ -88,16 +88,16 @@ def _events(frames: list[bytes]) -> Iterator[list[Event]]:
         assembler.close()
 
 
-def _told(encoder: Encoder, numbers: SchemaNumbers) -> Iterator[object]:
+def _output(encoder: Encoder, numbers: SchemaNumbers) -> Iterator[object]:
     while encoder.pending or encoder.need is not None:
         need = encoder.need
         if isinstance(need, FactsNeeded):
-            encoder.learn(FACTS)
+            encoder.provide_facts(FACTS)
         elif need is not None:
             if isinstance(need, Announcement):
                 yield need.record
             yield need.schemas
-            encoder.met(None if need.schemas is None else numbers.register(need.schemas))
+            encoder.confirm_topic(None if need.schemas is None else numbers.register(need.schemas))
         for out in encoder.encode(NOW):
             if isinstance(out, Segment):
                 yield from out.records
@@ -105,7 +105,7 @@ def _told(encoder: Encoder, numbers: SchemaNumbers) -> Iterator[object]:
                 if out.end_lsn is not None:
                     yield out.end_lsn
             else:
-                yield out
+                yield out.lsn
 
 
 def main() -> None:

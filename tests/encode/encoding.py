@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.events import Event, TransactionBegin, TransactionEnd, Watermark
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement, FactsNeeded
 from pgrelay.encode.options import RecordOptions
@@ -33,7 +33,7 @@ def encoder_of(
 
 def outcomes(
     encoder: Encoder, events: list[Event], facts: RelationFacts = NO_FACTS, now_us: int = NOW
-) -> Iterator[Segment | Reached | Announcement]:
+) -> Iterator[Segment | Watermark | Announcement]:
     """The outcomes of the events, with every need met: each relation has the same `facts`."""
     encoder.feed(events)
     yield from encoder.encode(now_us)
@@ -47,9 +47,9 @@ def outcomes(
 def meet(encoder: Encoder, facts: RelationFacts = NO_FACTS) -> None:
     """Meet its need: a relation has these facts, and Kafka what is announced."""
     if isinstance(encoder.need, FactsNeeded):
-        encoder.learn(facts)
+        encoder.provide_facts(facts)
     else:
-        encoder.met()
+        encoder.confirm_topic()
 
 
 def segments(

@@ -17,8 +17,8 @@ _JSON: Final[tuple[Literal["string", "inline"], ...]] = ("string", "inline")
 
 # Every combination of settings.
 ALL_CHOICES: Final = [
-    Encodings(numeric, time, binary, json, checked)
-    for numeric, time, binary, json, checked in product(_NUMERIC, _TIME, _BINARY, _JSON, (False, True))
+    Encodings(numeric, time, binary, json, validate_utf8)
+    for numeric, time, binary, json, validate_utf8 in product(_NUMERIC, _TIME, _BINARY, _JSON, (False, True))
 ]
 
 
@@ -31,14 +31,14 @@ def built_in(oid: int, typmod: int = -1) -> ColumnType:
 
 def from_text(column: ColumnType, value: bytes, choices: Encodings = DEFAULTS) -> bytes:
     """The JSON of a value that came as text."""
-    return text_encoding(column, choices).written(value)
+    return text_encoding(column, choices).encode(value)
 
 
 def from_binary(column: ColumnType, value: bytes, choices: Encodings = DEFAULTS) -> bytes:
     """The JSON of a value that came in binary, whose form must be known."""
     encoding = binary_encoding(column, choices)
     assert encoding is not None
-    return encoding.written(value)
+    return encoding.encode(value)
 
 
 def numeric_typmod(precision: int, scale: int) -> int:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from pgrelay.encode.records import EVERY
+from pgrelay.encode.records import EVERY_PARTITION
 from pgrelay.encode.selection import Selection
 from tests.encode.encoding import OPTIONS, Written, encoder_of, records_of, transaction
 from tests.wire import build
@@ -81,7 +81,7 @@ def test_a_key_change_counts_twice_and_its_tombstone_not_at_all() -> None:
 
 def test_a_truncate_counts_once_for_each_table() -> None:
     _, *rows, end = of(build.truncate([PEOPLE, PETS]))
-    assert [row.partition for row in rows] == [EVERY, EVERY]
+    assert [row.partition for row in rows] == [EVERY_PARTITION, EVERY_PARTITION]
     assert places(rows) == [(1, 1), (2, 1)]
     assert end.value == boundary("END", 2, {"public.people": 1, "public.pets": 1})
 

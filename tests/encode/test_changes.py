@@ -175,7 +175,7 @@ def test_a_whole_row_of_a_table_that_has_no_key_stays_whole() -> None:
 )
 def test_partitions_of_a_full_root_must_be_full(change: bytes) -> None:
     """Inserts pass, because they have no old row."""
-    facts = replace(WITH_KEY, unlike="public.low")
+    facts = replace(WITH_KEY, non_full_partition="public.low")
     inserted = build.insert(OID, ["1", "tea", "B"])
     assert len(records(FULL, inserted, facts=facts)) == 1
     with pytest.raises(SetupError, match=r"ALTER TABLE public\.low REPLICA IDENTITY FULL"):

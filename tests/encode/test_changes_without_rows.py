@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgrelay.encode.records import BY_KEY, EVERY
+from pgrelay.encode.records import BY_KEY, EVERY_PARTITION
 from tests.encode.encoding import OPTIONS, encoder_of, records, records_of, segments, transaction
 from tests.wire import build
 from tests.wire.build import INT4, Column
@@ -22,7 +22,7 @@ ITEMS: Final = build.relation(16385, "public", "items", "n", [Column("id", INT4)
 
 def test_a_truncate_is_one_record_for_every_partition() -> None:
     (record,) = records(ORDERS, build.truncate([16384]))
-    assert (record.topic, record.key, record.partition) == ("app.public.orders", None, EVERY)
+    assert (record.topic, record.key, record.partition) == ("app.public.orders", None, EVERY_PARTITION)
     assert (record.value["op"], record.value["before"], record.value["after"]) == ("t", None, None)
     assert record.headers == {}
 

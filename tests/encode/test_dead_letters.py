@@ -18,7 +18,7 @@ from tests.wire import build
 from tests.wire.build import INT4, UNCHANGED, Column
 
 SETTING_ASIDE: Final = replace(
-    OPTIONS, encodings=Encodings(checked=True), dead_letters=DeadLetterOptions(), headers=True
+    OPTIONS, encodings=Encodings(validate_utf8=True), dead_letters=DeadLetterOptions(), headers=True
 )
 OID: Final = 16384
 COLUMNS: Final = [Column("id", INT4, key=True), Column("word"), Column("note")]
@@ -42,9 +42,9 @@ def headers_of(record: Record) -> dict[str, Any]:
     return dict(record[3] or [])
 
 
-def taking(most_bytes: int = 1 << 62, keyed: bool = False, **more: Any) -> RecordOptions:
+def limited(max_bytes: int = 1 << 62, keyed: bool = False, **more: Any) -> RecordOptions:
     """The limits of `app.public.words`."""
-    limits = DeadLetterOptions(of_topic={"app.public.words": Limits(most_bytes, keyed)})
+    limits = DeadLetterOptions(by_topic={"app.public.words": Limits(max_bytes, keyed)})
     return replace(SETTING_ASIDE, dead_letters=limits, **more)
 
 
@@ -110,7 +110,7 @@ def test_the_rows_around_a_letter_are_relayed_with_their_own_seq() -> None:
 def test_a_delivered_letter_is_not_repeated() -> None:
     events = transaction(WORDS, *[build.insert(OID, [str(number), LATIN, None]) for number in range(3)])
     encoder = encoder_of(SETTING_ASIDE)
-    encoder.skip(0, 0x1800, 2)
+    encoder.skip_delivered(0, 0x1800, 2)
     assert (
         records(encoder, events)
         == relayed(*[build.insert(OID, [str(number), LATIN, None]) for number in range(3)])[2:]
@@ -168,7 +168,7 @@ def test_a_record_too_large_for_its_topic_is_a_letter_with_its_whole_value() -> 
     small, letter = relayed(
         build.insert(OID, ["1", "a", None]),
         build.insert(OID, ["2", "b" * 2_000, None]),
-        options=taking(2_000),
+        options=limited(2_000),
     )
     assert small[0] == "app.public.words"
     assert letter[0] == "app.dead_letter"
@@ -183,27 +183,27 @@ def test_a_record_too_large_for_its_topic_is_a_letter_with_its_whole_value() -> 
 @pytest.mark.parametrize(("less", "topic"), [(0, "app.public.words"), (1, "app.dead_letter")])
 def test_a_records_size_counts_key_value_and_headers(headers: bool, less: int, topic: str) -> None:
     change = build.insert(OID, ["1", "a", None])
-    _, key, value, sent, _ = relayed(change, options=taking(headers=headers))[0]
+    _, key, value, sent, _ = relayed(change, options=limited(headers=headers))[0]
     most = record_size(key, value or b"", sent) - less
-    (record,) = relayed(change, options=taking(most, headers=headers))
+    (record,) = relayed(change, options=limited(most, headers=headers))
     assert record[0] == topic
 
 
 def test_a_records_size_counts_the_old_key_header_of_a_key_change() -> None:
     moved = build.update(OID, ["1", None, None], key=["2" * 2_000, None, None])
-    letters = relayed(moved, options=taking(2_000))
+    letters = relayed(moved, options=limited(2_000))
     assert [letter[0] for letter in letters] == ["app.dead_letter"] * 2
 
 
 def test_the_error_names_the_producers_limit_if_that_is_the_smaller_one() -> None:
-    limits = DeadLetterOptions(everywhere=Limits(2_000, by_producer=True))
+    limits = DeadLetterOptions(default=Limits(2_000, set_by_producer=True))
     options = replace(SETTING_ASIDE, dead_letters=limits)
     (letter,) = relayed(build.insert(OID, ["1", "b" * 2_000, None]), options=options)
     assert b"and message.max.bytes in sink.kafka is 2000 (" in headers_of(letter)["error"]
 
 
 def test_a_long_letter_is_cut_and_names_its_original_size() -> None:
-    (letter,) = relayed(build.insert(OID, ["1", "b" * 1_000_000, None]), options=taking(500_000))
+    (letter,) = relayed(build.insert(OID, ["1", "b" * 1_000_000, None]), options=limited(500_000))
     _, _, value, _, _ = letter
     assert value is not None
     assert len(value) == 256 * 1024
@@ -215,7 +215,7 @@ def test_the_row_in_a_letters_headers_is_cut_too() -> None:
     relation = build.relation(OID, "public", "words", "d", columns)
     # Control characters take six bytes each in JSON.
     insert = build.insert(OID, ["1", LATIN, None, *["\x01" * 1_000] * 60])
-    limits = DeadLetterOptions(everywhere=Limits(100_000, by_producer=True))
+    limits = DeadLetterOptions(default=Limits(100_000, set_by_producer=True))
     options = replace(SETTING_ASIDE, dead_letters=limits)
     ((_, key, value, headers, _),) = records(encoder_of(options), transaction(relation, insert))
     assert record_size(key, value or b"", headers) < 100_000
@@ -224,13 +224,13 @@ def test_the_row_in_a_letters_headers_is_cut_too() -> None:
 
 def test_a_delete_in_a_letter_has_no_tombstone() -> None:
     delete = build.delete(OID, key=["1", "b" * 2_000, None])
-    letters = relayed(KEYED_BY_WORD, delete, options=taking(2_000))
+    letters = relayed(KEYED_BY_WORD, delete, options=limited(2_000))
     assert [letter[0] for letter in letters] == ["app.dead_letter"]
 
 
 def test_a_record_without_key_for_a_compacted_topic_is_a_letter() -> None:
     row, letter = relayed(
-        build.insert(OID, ["1", "a", None]), build.truncate([OID]), options=taking(keyed=True)
+        build.insert(OID, ["1", "a", None]), build.truncate([OID]), options=limited(keyed=True)
     )
     assert row[0] == "app.public.words"
     assert letter[:2] == ("app.dead_letter", None)
@@ -238,7 +238,7 @@ def test_a_record_without_key_for_a_compacted_topic_is_a_letter() -> None:
 
 
 def test_a_logical_message_can_be_a_letter() -> None:
-    limits = DeadLetterOptions(everywhere=Limits(1_000))
+    limits = DeadLetterOptions(default=Limits(1_000))
     options = replace(SETTING_ASIDE, dead_letters=limits)
     (letter,) = relayed(build.message("note", b"b" * 1_000), options=options)
     assert headers_of(letter)["table"] == b"message"
@@ -248,7 +248,7 @@ def test_a_logical_message_can_be_a_letter() -> None:
 
 
 def transaction_records(*messages: bytes) -> list[Record]:
-    return relayed(*messages, options=taking(2_000, transactions=True))
+    return relayed(*messages, options=limited(2_000, transactions=True))
 
 
 def test_letters_do_not_count_in_the_transaction_topic() -> None:
@@ -261,9 +261,9 @@ def test_letters_do_not_count_in_the_transaction_topic() -> None:
     assert begin[0] == end[0] == "app.transaction"
     assert row[0] == "app.public.words"
     assert json.loads(row[2] or b"")["transaction"]["total_order"] == 2
-    told = json.loads(end[2] or b"")
-    assert told["event_count"] == 1
-    assert told["data_collections"] == [{"data_collection": "public.words", "event_count": 1}]
+    value = json.loads(end[2] or b"")
+    assert value["event_count"] == 1
+    assert value["data_collections"] == [{"data_collection": "public.words", "event_count": 1}]
 
 
 def test_a_transaction_of_letters_only_has_no_boundaries() -> None:
@@ -291,7 +291,7 @@ def test_letters_are_counted_by_table_and_the_first_20_are_kept() -> None:
 
 
 def test_a_letter_is_not_counted_as_a_record() -> None:
-    encoder = encoder_of(taking(2_000))
+    encoder = encoder_of(limited(2_000))
     large = "b" * 2_000
     changes = [
         build.insert(OID, ["1", "a", None]),
@@ -308,9 +308,9 @@ def test_a_letter_is_not_counted_as_a_record() -> None:
 
 
 def test_letters_of_truncates_and_messages_are_not_counted_as_records() -> None:
-    keyed = taking(keyed=True)
+    keyed = limited(keyed=True)
     assert keyed.dead_letters is not None
-    encoder = encoder_of(replace(keyed, dead_letters=replace(keyed.dead_letters, everywhere=Limits(1_000))))
+    encoder = encoder_of(replace(keyed, dead_letters=replace(keyed.dead_letters, default=Limits(1_000))))
     large = build.message("note", b"b" * 1_000)
     letters = records(encoder, transaction(WORDS, build.truncate([OID]), large))
     assert [letter[0] for letter in letters] == ["app.dead_letter"] * 2
@@ -322,7 +322,7 @@ def test_letters_of_truncates_and_messages_are_not_counted_as_records() -> None:
 
 def test_a_skipped_transaction_is_not_encoded() -> None:
     encoder = encoder_of(replace(SETTING_ASIDE, dead_letters=None))
-    encoder.leave_out(0x2800)
+    encoder.skip_transaction(0x2800)
     events = [
         *transaction(WORDS, build.insert(OID, ["1", "a", None]), commit_lsn=0x1800),
         *transaction(build.insert(OID, ["2", LATIN, None]), build.truncate([OID]), commit_lsn=0x2800),
@@ -330,7 +330,7 @@ def test_a_skipped_transaction_is_not_encoded() -> None:
     ]
     found = [segment for segment in segments(encoder, events) if segment.end_lsn is not None]
     assert [(segment.end_lsn, len(segment.records)) for segment in found] == [(0x1808, 1), (0x2808, 0)]
-    assert encoder.left_out == (2, 0x2808)
+    assert encoder.skipped_transaction == (2, 0x2808)
 
 
 def message_and_transaction() -> list[Event]:
@@ -344,24 +344,24 @@ def message_and_transaction() -> list[Event]:
 
 def test_skipping_a_transaction_keeps_a_message_that_ends_at_its_commit() -> None:
     encoder = encoder_of(SETTING_ASIDE)
-    encoder.leave_out(0x1800)
+    encoder.skip_transaction(0x1800)
     assert [key for _, key, *_ in records(encoder, message_and_transaction())] == [b'{"prefix":"note"}']
-    assert encoder.left_out == (1, 0x1808)
+    assert encoder.skipped_transaction == (1, 0x1808)
 
 
 def test_after_a_skipped_message_nothing_more_is_encoded() -> None:
     """A failure behind it would prevent the commit that covers the skip."""
     encoder = encoder_of(SETTING_ASIDE)
-    encoder.leave_out(0x1800, message=True)
+    encoder.skip_transaction(0x1800, message=True)
     assert records(encoder, message_and_transaction()) == []
-    assert encoder.left_out is not None
-    assert encoder.left_out[0] == 1
+    assert encoder.skipped_transaction is not None
+    assert encoder.skipped_transaction[0] == 1
     assert records(encoder, transaction(WORDS, build.insert(OID, ["2", "b", None]))) == []
     assert not encoder.pending
 
 
 def test_nothing_is_skipped_if_the_lsn_never_comes() -> None:
     encoder = encoder_of(SETTING_ASIDE)
-    encoder.leave_out(0x1000)
+    encoder.skip_transaction(0x1000)
     assert len(records(encoder, transaction(WORDS, build.insert(OID, ["1", "a", None])))) == 1
-    assert encoder.left_out is None
+    assert encoder.skipped_transaction is None

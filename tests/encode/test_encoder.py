@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import pytest
 
-from pgrelay.assembly.events import Event, Reached, TransactionBegin
+from pgrelay.assembly.events import Event, TransactionBegin, Watermark
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement, FactsNeeded, TopicNeeded
 from pgrelay.encode.plan import RelationFacts
@@ -76,8 +76,10 @@ def test_a_transaction_in_pieces_has_several_segments() -> None:
 
 def test_positions_keep_their_place_between_transactions() -> None:
     first, second = transaction(commit_lsn=0x1800), transaction(commit_lsn=0x1900)
-    out = list(outcomes(encoder_of(), [Reached(0x1700), *first, Reached(0x1850), *second, Reached(0x1950)]))
-    assert [it.lsn if isinstance(it, Reached) else type(it) for it in out] == [
+    out = list(
+        outcomes(encoder_of(), [Watermark(0x1700), *first, Watermark(0x1850), *second, Watermark(0x1950)])
+    )
+    assert [it.lsn if isinstance(it, Watermark) else type(it) for it in out] == [
         0x1700,
         Segment,
         0x1850,
@@ -184,12 +186,12 @@ def test_a_topic_collision_is_an_error_when_the_facts_are_learnt() -> None:
     encoder.feed(transaction(relation("id", oid=ITEMS), insert(1, ITEMS)))
     encoder.encode(NOW)
     with pytest.raises(SetupError, match="would share the topic"):
-        encoder.learn(RelationFacts())
+        encoder.provide_facts(RelationFacts())
 
 
 def test_facts_that_were_not_asked_for_are_an_error() -> None:
     with pytest.raises(AssertionError, match="no facts are needed"):
-        encoder_of().learn(RelationFacts())
+        encoder_of().provide_facts(RelationFacts())
 
 
 # --- Announcements and topics
@@ -199,14 +201,14 @@ def test_a_table_is_announced_before_its_first_record() -> None:
     encoder = encoder_of()
     encoder.feed(transaction(relation("id"), insert(1)))
     encoder.encode(NOW)
-    encoder.learn(RelationFacts())
+    encoder.provide_facts(RelationFacts())
     (segment,) = encoder.encode(NOW)
     assert isinstance(segment, Segment)
     assert segment.records == []
     need = encoder.need
     assert isinstance(need, Announcement)
     assert (need.topic, need.record[0]) == ("app.public.table_16384", "app.schema")
-    encoder.met()
+    encoder.confirm_topic()
     (segment,) = encoder.encode(NOW)
     assert isinstance(segment, Segment)
     assert len(segment.records) == 1
@@ -220,7 +222,7 @@ def test_the_message_topic_is_needed_once_before_the_first_message() -> None:
     assert isinstance(segment, Segment)
     assert segment.records == []
     assert encoder.need == TopicNeeded("app.message")
-    encoder.met()
+    encoder.confirm_topic()
     (segment,) = encoder.encode(NOW)
     assert isinstance(segment, Segment)
     assert len(segment.records) == 2

@@ -27,7 +27,7 @@ ORDERS: Final = build.relation(OID, "public", "orders", "d", COLUMNS)
 ROW: Final = ["1", "tea", "t"]
 
 
-def knowing(
+def ready_encoder(
     relation: bytes = ORDERS, facts: RelationFacts | None = None, options: RecordOptions = OPTIONS
 ) -> Encoder:
     """An encoder with every need met for the relation's rows and for messages."""
@@ -51,7 +51,7 @@ def refusal(encoder: Encoder, message: bytes, streamed: bool = False) -> str:
 
 
 def test_a_whole_transaction_before_a_refused_one_comes_out_first() -> None:
-    encoder = knowing()
+    encoder = ready_encoder()
     encoder.feed(
         [
             *transaction(build.insert(OID, ROW)),
@@ -97,7 +97,9 @@ OPTIONS_OF: Final = {
     "avro": replace(OPTIONS, format="avro"),
     "avro, flat": replace(OPTIONS, format="avro", envelope="flat"),
     # A change that can't be a record is set aside, but a malformed message never is.
-    "dead letters": replace(OPTIONS, dead_letters=DeadLetterOptions(), encodings=Encodings(checked=True)),
+    "dead letters": replace(
+        OPTIONS, dead_letters=DeadLetterOptions(), encodings=Encodings(validate_utf8=True)
+    ),
     "columns hidden": replace(OPTIONS, selection=Selection(drop=(r".*\.item",), mask=(r".*\.paid",))),
 }
 each_options = pytest.mark.parametrize("options", OPTIONS_OF.values(), ids=OPTIONS_OF.keys())
@@ -108,21 +110,23 @@ each_options = pytest.mark.parametrize("options", OPTIONS_OF.values(), ids=OPTIO
 def test_every_truncation_is_refused(name: str, options: RecordOptions) -> None:
     whole = MESSAGES[name]
     for size in range(1, len(whole)):
-        error = refused(knowing(options=options), whole[:size], streamed=name.endswith("streamed"))
+        error = refused(ready_encoder(options=options), whole[:size], streamed=name.endswith("streamed"))
         assert isinstance(error, ProtocolError)
 
 
 @each_message
 @each_options
 def test_bytes_left_at_the_end_are_refused(name: str, options: RecordOptions) -> None:
-    message = refusal(knowing(options=options), MESSAGES[name] + b"\0", streamed=name.endswith("streamed"))
+    message = refusal(
+        ready_encoder(options=options), MESSAGES[name] + b"\0", streamed=name.endswith("streamed")
+    )
     assert "is oversized" in message
 
 
 @each_message
 @each_options
 def test_a_whole_message_is_accepted(name: str, options: RecordOptions) -> None:
-    encoder = knowing(options=options)
+    encoder = ready_encoder(options=options)
     encoder.feed(
         [TransactionBegin(754, 0x1800, NOON, name.endswith("streamed")), xlog_data(MESSAGES[name], LSN)]
     )
@@ -147,7 +151,7 @@ def test_every_truncation_of_a_relation_between_transactions_is_refused() -> Non
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 3])
 def test_a_column_length_beyond_the_message_is_refused(size: int) -> None:
     row = b"I" + struct.pack("!I", OID) + b"N\0\3t" + struct.pack("!i", size) + b"1"
-    assert "is truncated" in refusal(knowing(), row)
+    assert "is truncated" in refusal(ready_encoder(), row)
 
 
 # --- Not a row of this table
@@ -155,14 +159,14 @@ def test_a_column_length_beyond_the_message_is_refused(size: int) -> None:
 
 @pytest.mark.parametrize("row", [ROW[:2], [*ROW, "more"], []], ids=["fewer", "more", "none"])
 def test_another_number_of_columns_is_refused(row: list[str]) -> None:
-    assert refusal(knowing(), build.insert(OID, row)) == (
+    assert refusal(ready_encoder(), build.insert(OID, row)) == (
         f"a row of public.orders has {len(row)} columns, its Relation 3"
     )
 
 
 def test_a_column_of_unknown_kind_is_refused() -> None:
     row = build.insert(OID, [None, None, None]).replace(b"nnn", b"nxn")
-    assert refusal(knowing(), row) == "a row of public.orders has a column of unknown kind 'x', item"
+    assert refusal(ready_encoder(), row) == "a row of public.orders has a column of unknown kind 'x', item"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +189,7 @@ def test_a_column_of_unknown_kind_is_refused() -> None:
     ],
 )
 def test_a_tuple_of_the_wrong_kind_is_refused(message: bytes, expected: str) -> None:
-    assert refusal(knowing(), message) == expected
+    assert refusal(ready_encoder(), message) == expected
 
 
 @pytest.mark.parametrize(
@@ -199,7 +203,7 @@ def test_a_tuple_of_the_wrong_kind_is_refused(message: bytes, expected: str) -> 
     ],
 )
 def test_a_change_without_a_relation_is_refused(message: bytes) -> None:
-    assert refusal(knowing(), message) == "a change of relation 99, which no Relation message described"
+    assert refusal(ready_encoder(), message) == "a change of relation 99, which no Relation message described"
 
 
 # --- Out of place
@@ -207,14 +211,14 @@ def test_a_change_without_a_relation_is_refused(message: bytes) -> None:
 
 @pytest.mark.parametrize("message", [build.begin(0x1800), build.commit(0x1800, 0x1808), build.stream_stop()])
 def test_a_message_that_is_not_a_change_is_refused(message: bytes) -> None:
-    assert refusal(knowing(), message) == f"message {chr(message[0])!r} is not a change"
+    assert refusal(ready_encoder(), message) == f"message {chr(message[0])!r} is not a change"
 
 
 @pytest.mark.parametrize(
     "message", [build.insert(OID, ROW), build.truncate([OID]), build.message("audit", b"")]
 )
 def test_a_change_outside_any_transaction_is_refused(message: bytes) -> None:
-    encoder = knowing()
+    encoder = ready_encoder()
     encoder.feed([xlog_data(message, LSN)])
     with pytest.raises(ProtocolError) as caught:
         encoder.encode(NOW)
@@ -225,13 +229,13 @@ def test_a_change_outside_any_transaction_is_refused(message: bytes) -> None:
 
 
 def test_a_value_that_postgres_never_prints_is_a_record_error() -> None:
-    error = refused(knowing(), build.insert(OID, ["1", "tea", "maybe"]))
+    error = refused(ready_encoder(), build.insert(OID, ["1", "tea", "maybe"]))
     assert isinstance(error, RecordError)
     assert str(error).startswith("public.orders.paid: a value of type bool can't be encoded: ")
 
 
 def test_the_records_before_a_refused_value_are_whole() -> None:
-    encoder = knowing()
+    encoder = ready_encoder()
     encoder.feed(transaction(build.insert(OID, ROW)))
     (segment,) = encoder.encode(NOW)
     refused(encoder, build.insert(OID, ["1", "tea", "maybe"]))
@@ -244,21 +248,21 @@ PLACES: Final = build.relation(OID, "public", "orders", "d", [Column("id", INT4,
 
 
 def test_the_error_for_an_unknown_binary_form_names_column_and_cure() -> None:
-    error = refused(knowing(PLACES, GEOMETRY), build.insert(OID, ["1", Binary(b"\1\1")]))
+    error = refused(ready_encoder(PLACES, GEOMETRY), build.insert(OID, ["1", Binary(b"\1\1")]))
     assert isinstance(error, SetupError)
     assert str(error).startswith(
         "public.orders.at: pgrelay does not read the binary form of type geometry; set source.binary: false"
     )
 
 
-def asked_for_binary(
+def before_first_row(
     facts: RelationFacts, format: Literal["json", "avro"] = "json", selection: Selection = OPTIONS.selection
 ) -> Encoder:
     """An encoder about to relay a table's first row, which has no such value."""
     encoder = encoder_of(replace(OPTIONS, format=format, binary_values=True, selection=selection))
     encoder.feed(transaction(PLACES, build.insert(OID, ["1", None])))
     encoder.encode(NOW)
-    encoder.learn(facts)
+    encoder.provide_facts(facts)
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
     return encoder
@@ -269,7 +273,7 @@ def test_with_binary_on_a_table_with_an_unknown_form_is_refused_at_once(
     format: Literal["json", "avro"],
 ) -> None:
     with pytest.raises(SetupError) as caught:
-        asked_for_binary(GEOMETRY, format)
+        before_first_row(GEOMETRY, format)
     assert str(caught.value) == (
         "public.orders.at: pgrelay does not read the binary form of type geometry; set source.binary: false "
         "(LSN 0/1010)"
@@ -278,7 +282,7 @@ def test_with_binary_on_a_table_with_an_unknown_form_is_refused_at_once(
 
 @pytest.mark.parametrize("hidden", [Selection(drop=(r".*\.at",)), Selection(mask=(r".*\.at",))])
 def test_with_binary_on_a_dropped_or_masked_column_is_not_checked(hidden: Selection) -> None:
-    asked_for_binary(GEOMETRY, selection=hidden)
+    before_first_row(GEOMETRY, selection=hidden)
 
 
 def test_with_binary_on_a_partition_published_as_its_root_is_not_checked() -> None:
@@ -291,20 +295,20 @@ def test_with_binary_on_a_partition_published_as_its_root_is_not_checked() -> No
 
 def test_with_binary_on_a_hashed_column_is_checked() -> None:
     with pytest.raises(SetupError, match=r"public\.orders\.at"):
-        asked_for_binary(GEOMETRY, selection=Selection(hash=(r".*\.at",), hash_key=b"k"))
+        before_first_row(GEOMETRY, selection=Selection(hash=(r".*\.at",), hash_key=b"k"))
 
 
 @pytest.mark.parametrize(
     "facts",
-    [RelationFacts(types={16400: ColumnType(16400, "query_int", sends=False)}), RelationFacts()],
+    [RelationFacts(types={16400: ColumnType(16400, "query_int", has_binary_form=False)}), RelationFacts()],
     ids=["no binary form", "dropped since"],
 )
 def test_with_binary_on_a_type_that_comes_as_text_is_accepted(facts: RelationFacts) -> None:
-    asked_for_binary(facts)
+    before_first_row(facts)
 
 
 def test_a_type_with_an_unknown_binary_form_is_relayed_as_text() -> None:
-    encoder = knowing(PLACES, GEOMETRY)
+    encoder = ready_encoder(PLACES, GEOMETRY)
     encoder.feed(transaction(build.insert(OID, ["1", "0101"])))
     (segment,) = encoder.encode(NOW)
     assert isinstance(segment, Segment)

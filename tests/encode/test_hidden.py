@@ -52,8 +52,8 @@ def test_a_renamed_column_is_refused_with_both_names(name: str, treatment: str) 
 
 
 def test_a_renamed_table_is_refused() -> None:
-    told = refusal(plan("cards", ID, ("code", TEXT)), plan("old_cards", ID, ("code", TEXT)))
-    assert told.startswith("public.old_cards.code takes the place of public.cards.code, ")
+    message = refusal(plan("cards", ID, ("code", TEXT)), plan("old_cards", ID, ("code", TEXT)))
+    assert message.startswith("public.old_cards.code takes the place of public.cards.code, ")
 
 
 def test_a_column_that_changes_its_type_and_name_is_refused() -> None:
@@ -77,8 +77,8 @@ def test_a_column_that_is_renamed_while_one_before_it_is_dropped_is_refused() ->
 def test_a_column_whose_name_another_has_taken_is_refused(
     before: tuple[str, ...], after: tuple[str, ...], shown: str
 ) -> None:
-    told = refusal(*(plan("cards", ID, *((name, TEXT) for name in names)) for names in (before, after)))
-    assert told.startswith(f"public.cards.{shown} takes the place of public.cards.code, ")
+    message = refusal(*(plan("cards", ID, *((name, TEXT) for name in names)) for names in (before, after)))
+    assert message.startswith(f"public.cards.{shown} takes the place of public.cards.code, ")
 
 
 def test_a_hidden_column_moves_to_the_left_when_one_before_it_is_dropped() -> None:

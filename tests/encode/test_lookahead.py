@@ -33,7 +33,7 @@ def first_rows(xid: int | None = None) -> list[bytes]:
     ]
 
 
-def eager(encoder: Encoder, events: list[Event]) -> tuple[list[Record], list[str]]:
+def encode_ahead(encoder: Encoder, events: list[Event]) -> tuple[list[Record], list[str]]:
     """The records if everything asked for ahead is answered, and the questions: F, A."""
     asked: list[str] = []
     encoder.feed(events)
@@ -41,11 +41,11 @@ def eager(encoder: Encoder, events: list[Event]) -> tuple[list[Record], list[str
     while (need := encoder.need) is not None:
         if isinstance(need, FactsNeeded):
             asked.append(f"F{1 + len(need.ahead)}")
-            encoder.learn(NO_FACTS, [NO_FACTS] * len(need.ahead))
+            encoder.provide_facts(NO_FACTS, [NO_FACTS] * len(need.ahead))
         else:
             assert isinstance(need, Announcement)
             asked.append(f"A{1 + len(need.ahead)}")
-            encoder.met(None, [None] * len(need.ahead))
+            encoder.confirm_topic(None, [None] * len(need.ahead))
         out += encoder.encode(NOW)
     return [record for segment in out if isinstance(segment, Segment) for record in segment.records], asked
 
@@ -53,7 +53,7 @@ def eager(encoder: Encoder, events: list[Event]) -> tuple[list[Record], list[str
 @pytest.mark.parametrize("streamed", [False, True])
 def test_all_tables_of_a_transaction_are_asked_for_at_once(streamed: bool) -> None:
     events = transaction(*first_rows(755 if streamed else None), streamed=streamed)
-    records, asked = eager(encoder_of(), events)
+    records, asked = encode_ahead(encoder_of(), events)
     assert asked == [f"F{TABLES}", f"A{TABLES}"]
     assert records == [record for segment in segments(encoder_of(), events) for record in segment.records]
 
@@ -72,7 +72,7 @@ def test_a_table_truncated_first_is_announced_as_of_the_truncate(xid: int | None
     encoder = encoder_of()
     encoder.feed(events)
     encoder.encode(NOW)
-    encoder.learn(NO_FACTS, [NO_FACTS])
+    encoder.provide_facts(NO_FACTS, [NO_FACTS])
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
     (ahead,) = encoder.need.ahead
@@ -90,7 +90,7 @@ def test_tables_of_the_following_transactions_are_asked_for_too() -> None:
     encoder.feed(events)
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded)
-    encoder.learn(NO_FACTS, [NO_FACTS] * (TABLES - 1))
+    encoder.provide_facts(NO_FACTS, [NO_FACTS] * (TABLES - 1))
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
     announced = [encoder.need, *encoder.need.ahead]
@@ -101,36 +101,36 @@ def test_tables_of_the_following_transactions_are_asked_for_too() -> None:
 
 
 def test_a_relation_without_rows_is_not_asked_for() -> None:
-    _, asked = eager(encoder_of(), transaction(relation(1), relation(0), build.insert(100, ["1"])))
+    _, asked = encode_ahead(encoder_of(), transaction(relation(1), relation(0), build.insert(100, ["1"])))
     assert asked == ["F1", "A1"]
 
 
 def test_tables_that_are_truncated_together_are_asked_for_at_once() -> None:
     relations = [relation(table) for table in range(TABLES)]
     truncate = build.truncate([100 + table for table in range(TABLES)])
-    _, asked = eager(encoder_of(), transaction(*relations, truncate))
+    _, asked = encode_ahead(encoder_of(), transaction(*relations, truncate))
     assert asked == [f"F{TABLES}", f"A{TABLES}"]
 
 
 def test_tables_that_were_described_long_before_are_asked_for_at_once() -> None:
     """As after a PREPARE, whose relations come between transactions."""
     encoder = encoder_of()
-    eager(encoder, [xlog_data(relation(table)) for table in range(TABLES)])
+    encode_ahead(encoder, [xlog_data(relation(table)) for table in range(TABLES)])
     rows = [build.insert(100 + table, ["1"]) for table in range(TABLES)]
-    _, asked = eager(encoder, transaction(*rows))
+    _, asked = encode_ahead(encoder, transaction(*rows))
     assert asked == [f"F{TABLES}", f"A{TABLES}"]
 
 
 def test_a_relation_that_was_described_long_before_and_changed_is_not_announced_ahead() -> None:
     encoder = encoder_of()
-    eager(encoder, [xlog_data(relation(0)), xlog_data(relation(1))])
+    encode_ahead(encoder, [xlog_data(relation(0)), xlog_data(relation(1))])
     events = transaction(
         build.insert(100, ["1"]),
         build.insert(101, ["1"]),
         relation(1, column="key"),
         build.insert(101, ["2"]),
     )
-    records, asked = eager(encoder, events)
+    records, asked = encode_ahead(encoder, events)
     assert asked == ["F1", "A1", "F1", "A1", "F1", "A1"]
     assert [json.loads(record[1] or b"") for record in records] == [{"id": 1}, {"id": 1}, {"key": 2}]
 
@@ -144,14 +144,14 @@ def test_a_table_described_twice_differently_is_not_announced_ahead() -> None:
         relation(1, column="key"),
         build.insert(101, ["2"]),
     )
-    records, asked = eager(encoder_of(), events)
+    records, asked = encode_ahead(encoder_of(), events)
     assert [question for question in asked if question[0] == "A"] == ["A1"] * 3
     assert [json.loads(record[1] or b"") for record in records] == [{"id": 1}, {"id": 1}, {"key": 2}]
 
 
 def test_an_excluded_table_is_not_asked_for_ahead() -> None:
     options = replace(OPTIONS, selection=Selection(exclude=(r"public\.t[1-9]",)))
-    records, asked = eager(encoder_of(options), transaction(*first_rows()))
+    records, asked = encode_ahead(encoder_of(options), transaction(*first_rows()))
     assert asked == ["F1", "A1"]
     assert [record[0] for record in records] == ["app.public.t0"]
 
@@ -162,7 +162,7 @@ def test_a_tables_error_waits_for_its_turn() -> None:
     encoder.feed(transaction(*first_rows()))
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded)
-    encoder.learn(NO_FACTS, [NO_FACTS] * len(encoder.need.ahead))
+    encoder.provide_facts(NO_FACTS, [NO_FACTS] * len(encoder.need.ahead))
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
     assert len(encoder.need.ahead) == TABLES - 2
@@ -173,7 +173,7 @@ def test_a_column_that_the_flat_envelope_refuses_waits_for_its_turn(form: Litera
     encoder = encoder_of(replace(OPTIONS, format=form, envelope="flat"))
     encoder.feed(transaction(*first_rows()[:2], relation(1, column="__op"), build.insert(101, ["1"])))
     encoder.encode(NOW)
-    encoder.learn(NO_FACTS, [NO_FACTS])
+    encoder.provide_facts(NO_FACTS, [NO_FACTS])
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
     assert encoder.need.ahead == ()
@@ -185,10 +185,10 @@ def test_under_full_facts_learnt_ahead_are_used_once() -> None:
     encoder = encoder_of()
     encoder.feed(transaction(*rows))
     encoder.encode(NOW)
-    encoder.learn(NO_FACTS, [keyed])
+    encoder.provide_facts(NO_FACTS, [keyed])
     for _ in range(3):
         if isinstance(encoder.need, Announcement):
-            encoder.met()
+            encoder.confirm_topic()
         encoder.encode(NOW)
     assert encoder.need is None
     encoder.feed(transaction(relation(1, "f"), build.insert(101, ["2"]), commit_lsn=0x2800))

@@ -51,9 +51,13 @@ def test_an_old_row_from_before_a_partition_was_full_is_refused(change: bytes) -
     """Even if it is FULL by now, as the error told the operator to make it."""
     with pytest.raises(
         RecordError, match=r"public\.orders: an old row has only the columns that .* public\.low"
-    ) as told:
+    ) as caught:
         relayed(ROOT, LOW, INSERTED, change)
-    assert (told.value.table, told.value.lsn, told.value.commit_lsn) == ("public.orders", 0x1030, 0x1800)
+    assert (caught.value.table, caught.value.lsn, caught.value.commit_lsn) == (
+        "public.orders",
+        0x1030,
+        0x1800,
+    )
 
 
 def test_a_root_without_a_key_that_became_full_makes_no_value_null() -> None:
@@ -108,13 +112,13 @@ def test_partitions_cost_no_questions_and_no_plans() -> None:
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded)
     assert (str(encoder.need.relation), encoder.need.ahead) == ("public.orders", ())
-    encoder.learn(FACTS)
+    encoder.provide_facts(FACTS)
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
-    encoder.met()
+    encoder.confirm_topic()
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded), "a FULL root's key may change"
-    encoder.learn(FACTS)
+    encoder.provide_facts(FACTS)
     encoder.encode(NOW)
     assert encoder.need is None
 
@@ -186,7 +190,7 @@ def test_an_old_row_in_a_streamed_transaction_is_refused_too() -> None:
 
 
 def test_as_a_dead_letter_the_old_row_keeps_its_key() -> None:
-    letters = DeadLetterOptions(Limits(most_bytes=1_000_000, by_producer=True), {})
+    letters = DeadLetterOptions(Limits(max_bytes=1_000_000, set_by_producer=True), {})
     encoder = encoder_of(replace(OPTIONS, dead_letters=letters))
     letter: Written
     letter, deleted, _ = records_of(transaction(ROOT, LOW, DELETED, DELETED_WHOLE), encoder, FACTS)

@@ -114,7 +114,7 @@ def test_an_extensions_type_has_its_columns_modifier() -> None:
 def test_an_unknown_type_is_taken_as_text() -> None:
     """It was dropped since, together with the column."""
     (gone,) = plan(column("gone", type_oid=MOOD, typmod=7)).columns
-    assert gone.type == ColumnType(MOOD, "unknown", 7, sends=False)
+    assert gone.type == ColumnType(MOOD, "unknown", 7, has_binary_form=False)
     assert (gone.text.kind, gone.encoding, gone.binary) == (TEXT, "string", None)
 
 
@@ -158,7 +158,7 @@ def test_under_full_only_primary_key_columns_may_not_be_hidden() -> None:
     options = replace(OPTIONS, selection=Selection(mask=(r".*\.a",)))
     columns = [column("a", key=True), column("b", key=True)]
     made = plan(*columns, identity="f", facts=RelationFacts(primary_key=("b",)), options=options)
-    assert [(it.name, it.hidden, it.dropped) for it in made.columns] == [
+    assert [(it.name, it.suppressed, it.dropped) for it in made.columns] == [
         ("a", True, False),
         ("b", False, False),
     ]

@@ -209,7 +209,7 @@ def test_a_key_column_that_was_not_sent_is_an_error() -> None:
 # --- Hidden columns
 
 
-def hiding(selection: Selection) -> Rows:
+def hidden_rows(selection: Selection) -> Rows:
     columns = [ID, Column("item", TEXT), Column("photo", BYTEA)]
     return Rows(planned(*columns, options=replace(OPTIONS, selection=selection)))
 
@@ -219,19 +219,19 @@ VALUES: Final[list[Row]] = [["1", "tea", "\\x00"], ["1", None, None], ["1", UNCH
 
 @pytest.mark.parametrize("row", VALUES)
 def test_a_dropped_column_is_absent(row: Row) -> None:
-    rows = hiding(Selection(drop=(r".*\.(item|photo)",)))
+    rows = hidden_rows(Selection(drop=(r".*\.(item|photo)",)))
     assert (rows.write(row), rows.unchanged) == ('{"id":1}', [])
 
 
 @pytest.mark.parametrize("row", VALUES)
 def test_a_masked_column_does_not_reveal_nulls(row: Row) -> None:
-    rows = hiding(Selection(mask=(r".*\.(item|photo)",), mask_with='"x"'))
+    rows = hidden_rows(Selection(mask=(r".*\.(item|photo)",), mask_with='"x"'))
     assert rows.write(row) == '{"id":1,"item":"\\"x\\"","photo":"\\"x\\""}'
     assert rows.unchanged == []
 
 
 def test_a_hashed_key_column_is_the_same_in_row_and_key() -> None:
-    rows = hiding(Selection(hash=(r".*\.id",), hash_key=b"k"))
+    rows = hidden_rows(Selection(hash=(r".*\.id",), hash_key=b"k"))
     row = json.loads(rows.write(["1", "tea", None]))
     assert json.loads(rows.key) == {"id": row["id"]}
     assert len(row["id"]) == 64

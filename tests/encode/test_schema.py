@@ -140,8 +140,8 @@ class TestRecord:
     def test_a_domain_has_its_own_oid_and_its_base_types_name_and_modifier(self) -> None:
         facts = RelationFacts(types={16500: ColumnType(NUMERIC, "numeric", numeric_typmod(8, 2))})
         (column,) = schema_of(Column("price", 16500), facts=facts)["columns"]
-        told = (column["type_oid"], column["type_name"], column["type_modifier"])
-        assert told == (16500, "numeric", numeric_typmod(8, 2))
+        schema = (column["type_oid"], column["type_name"], column["type_modifier"])
+        assert schema == (16500, "numeric", numeric_typmod(8, 2))
 
     def test_dropped_columns_are_absent_and_hidden_ones_are_strings(self) -> None:
         selection = Selection(drop=(r".*\.name",), mask=(r".*\.age",), hash=(r".*\.id",), hash_key=b"k")
@@ -296,16 +296,16 @@ class TestPrepared:
         later = transaction(
             build.insert(OID, ["2", "Bob"]), build.insert(OID, ["3", "Cy"]), commit_lsn=0x3000
         )
-        told, rows = announced(encoder, later)
-        assert isinstance(told, Written)
-        assert (names(told.value), told.value["lsn"], rows) == (["id", "name"], 0x3000, 2)
+        schema, rows = announced(encoder, later)
+        assert isinstance(schema, Written)
+        assert (names(schema.value), schema.value["lsn"], rows) == (["id", "name"], 0x3000, 2)
 
     def test_a_truncate_needs_a_relation_sent_with_a_prepare_too(self) -> None:
         encoder = encoder_of()
         events = [build.xlog_data(self.NEW), *transaction(build.truncate([OID]))]
-        told, rows = announced(encoder, events)
-        assert isinstance(told, Written)
-        assert (names(told.value), rows) == (["id", "name"], 1)
+        schema, rows = announced(encoder, events)
+        assert isinstance(schema, Written)
+        assert (names(schema.value), rows) == (["id", "name"], 1)
 
     def test_a_newer_relation_supersedes_one_sent_with_a_prepare(self) -> None:
         encoder = encoder_of()

@@ -69,10 +69,10 @@ class TestTables:
     def test_a_table_is_relayed_if_an_include_matches_and_no_exclude(
         self, include: tuple[str, ...], exclude: tuple[str, ...], taken: bool
     ) -> None:
-        assert Selection(include, exclude).takes("public.orders") is taken
+        assert Selection(include, exclude).is_relayed("public.orders") is taken
 
     def test_a_line_break_in_a_name_hides_nothing_from_a_pattern(self) -> None:
-        assert not Selection(exclude=(r"public\..*",)).takes("public.or\nders")
+        assert not Selection(exclude=(r"public\..*",)).is_relayed("public.or\nders")
         assert Selection(drop=(r".*\.email",)).treatment("public.or\nders", "email", key=False) == "drop"
 
     def test_changes_of_an_excluded_table_have_no_records(self) -> None:

@@ -46,7 +46,7 @@ def topics_of(
     return [topics.claim(schema, table) for schema, table in tables]
 
 
-def folded(topic: str) -> str:
+def collision_key(topic: str) -> str:
     return topic.replace(".", "_")
 
 
@@ -95,7 +95,7 @@ def test_two_tables_never_share_a_topic(one: tuple[str, str], other: tuple[str, 
     assume(one != other)
     first, second = topic(*one), topic(*other)
     assert first != second
-    if folded(first) == folded(second):
+    if collision_key(first) == collision_key(second):
         with pytest.raises(SetupError):
             topics_of([one, other])
     else:
@@ -125,7 +125,7 @@ def test_tables_with_similar_names_have_different_topics(
     one: tuple[str, str], other: tuple[str, str]
 ) -> None:
     first, second = topics_of([one, other])
-    assert folded(first) != folded(second)
+    assert collision_key(first) != collision_key(second)
 
 
 # --- Long names
@@ -172,7 +172,7 @@ def refusal(tables: list[tuple[str, str]], template: str = DEFAULT, *routes: tup
 def test_topics_that_differ_only_in_dot_and_underscore_are_refused() -> None:
     assert refusal([("a_b", "c"), ("a", "b_c")]) == (
         "table a.b_c and table a_b.c would need the topics 'app.a.b_c' and 'app.a_b.c', "
-        "which Kafka takes for one ('.' is as '_')"
+        "which Kafka takes for one ('.' counts as '_')"
     )
 
 
@@ -185,7 +185,7 @@ def test_tables_that_a_template_does_not_distinguish_are_refused() -> None:
 def test_a_name_that_imitates_an_escape_is_refused() -> None:
     assert refusal([("a.b", "c"), ("a__2e__b", "c")]) == (
         "table a__2e__b.c and table a.b.c would need the topics 'app.a__2e__b.c' and 'app.a..2e..b.c', "
-        "which Kafka takes for one ('.' is as '_')"
+        "which Kafka takes for one ('.' counts as '_')"
     )
 
 
@@ -193,7 +193,7 @@ def test_tables_with_the_same_escaped_name_are_refused() -> None:
     """Schema `a._2e_`, table `c`, and schema `a`, table `_2e_.c`."""
     assert refusal([("a._2e_", "c"), ("a", "_2e_.c")]) == (
         "table a._2e_.c and table a._2e_.c would need the topics 'app.a._2e_..2e..c' and "
-        "'app.a..2e.._2e_.c', which Kafka takes for one ('.' is as '_')"
+        "'app.a..2e.._2e_.c', which Kafka takes for one ('.' counts as '_')"
     )
 
 
@@ -255,5 +255,5 @@ def test_tables_of_a_route_may_not_have_topics_that_kafka_confuses() -> None:
     """They don't share a topic, but need two that can't both exist."""
     assert refusal([("a_b", "c"), ("a", "b_c")], DEFAULT, (".*", DEFAULT)) == (
         "table a.b_c and table a_b.c would need the topics 'app.a.b_c' and 'app.a_b.c', "
-        "which Kafka takes for one ('.' is as '_')"
+        "which Kafka takes for one ('.' counts as '_')"
     )

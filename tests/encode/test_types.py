@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from pgrelay.encode import oids
-from pgrelay.encode.types import CatalogType, ColumnType, builtin_type, resolved
+from pgrelay.encode.types import CatalogType, ColumnType, builtin_type, resolve_type
 from tests.encode.json_values import built_in, numeric_typmod
 
 # --- Built-in types
@@ -43,7 +43,7 @@ def test_a_range_has_its_subtype_and_a_multirange_its_range() -> None:
 
 
 def test_two_built_in_types_have_no_binary_form() -> None:
-    assert [built_in(oid).sends for oid in (1033, 3642, 3615, 1034)] == [False, False, True, True]
+    assert [built_in(oid).has_binary_form for oid in (1033, 3642, 3615, 1034)] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("oid", [0, 13, 2249, 16_384, 99_999])
@@ -95,28 +95,28 @@ TYPES: Final = {
         replace(PLAIN, oid=4, name="small_board", typtype="d", base=3),
         replace(PLAIN, oid=5, name="_board", element=3, category="A"),
         replace(PLAIN, oid=6, name="span", typtype="r", made_of=1700),
-        replace(PLAIN, oid=7, name="lone", typtype="e", sends=False),
+        replace(PLAIN, oid=7, name="lone", typtype="e", has_binary_form=False),
     )
 }
 
 
 def test_a_domain_resolves_to_its_base_type_in_arrays_too() -> None:
-    assert resolved(1, -1, TYPES) == built_in(1700, PRICE)
-    assert resolved(2, -1, TYPES) == ColumnType(2, "_numeric", PRICE, built_in(1700, PRICE))
+    assert resolve_type(1, -1, TYPES) == built_in(1700, PRICE)
+    assert resolve_type(2, -1, TYPES) == ColumnType(2, "_numeric", PRICE, built_in(1700, PRICE))
 
 
 def test_a_domain_inherits_the_dimensions_of_its_base_domain() -> None:
     board = replace(built_in(1007), dimensions=2)
-    assert resolved(3, -1, TYPES) == board
-    assert resolved(4, -1, TYPES) == board
-    assert resolved(5, -1, TYPES) == ColumnType(5, "_board", element=board)
+    assert resolve_type(3, -1, TYPES) == board
+    assert resolve_type(4, -1, TYPES) == board
+    assert resolve_type(5, -1, TYPES) == ColumnType(5, "_board", element=board)
 
 
 def test_other_types_resolve_as_their_catalog_row_says() -> None:
-    assert resolved(6, -1, TYPES) == ColumnType(6, "span", element=builtin_type(1700), typtype="r")
-    assert resolved(7, -1, TYPES) == ColumnType(7, "lone", typtype="e", sends=False)
-    assert resolved(8, 3, TYPES) == ColumnType(8, "unknown", 3)
-    assert resolved(23, -1, TYPES) == builtin_type(23)
+    assert resolve_type(6, -1, TYPES) == ColumnType(6, "span", element=builtin_type(1700), typtype="r")
+    assert resolve_type(7, -1, TYPES) == ColumnType(7, "lone", typtype="e", has_binary_form=False)
+    assert resolve_type(8, 3, TYPES) == ColumnType(8, "unknown", 3)
+    assert resolve_type(23, -1, TYPES) == builtin_type(23)
 
 
 def test_parts_lists_the_types_that_a_type_is_made_of() -> None:

@@ -127,7 +127,7 @@ def embedded_kafka(kafka: KafkaServer) -> Iterator[Kafka]:
 @pytest.fixture
 def kafka_proxy(embedded_kafka: Kafka) -> Iterator[Proxy]:
     """A proxy in front of the broker; clients reach it at `proxied_bootstrap`."""
-    with Proxy(embedded_kafka.behind_proxy, embedded_kafka.proxy_port) as proxy:
+    with Proxy(embedded_kafka.proxy_target_port, embedded_kafka.proxy_port) as proxy:
         yield proxy
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from pgrelay.embedded.ports import held_ports
+from pgrelay.embedded.ports import reserved_ports
 
 _HOST = "127.0.0.1"
 _NO_LINGER = struct.pack("ii", 1, 0)  # struct linger: on, for no time
@@ -48,7 +48,7 @@ class Proxy:
 
     def __enter__(self) -> Self:
         running = threading.Event()
-        self.port = self._port or self._held.enter_context(held_ports(1))[0]
+        self.port = self._port or self._held.enter_context(reserved_ports(1))[0]
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run(running)), name="proxy")
         self._thread.start()
         running.wait()

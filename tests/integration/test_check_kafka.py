@@ -50,7 +50,7 @@ def secured() -> Iterator[Kafka]:
             kafka = stack.enter_context(Kafka(settings=SECURED))
         except Unavailable as error:
             skip(error)
-        stack.enter_context(Proxy(kafka.behind_proxy, kafka.proxy_port))
+        stack.enter_context(Proxy(kafka.proxy_target_port, kafka.proxy_port))
         # The first authentication at a broker takes longest, and some tests have short timeouts.
         AdminClient(credentials(kafka)).list_topics(timeout=60)
         yield kafka
@@ -225,7 +225,7 @@ async def test_an_advertised_address_that_does_not_answer_is_reported(
     setup: Setup, embedded_kafka: Kafka
 ) -> None:
     # This listener sends its clients to a proxy, which does not run.
-    setup.sink["kafka"] = {"bootstrap.servers": f"127.0.0.1:{embedded_kafka.behind_proxy}"}
+    setup.sink["kafka"] = {"bootstrap.servers": f"127.0.0.1:{embedded_kafka.proxy_target_port}"}
     finding = only(await setup.trouble())
     assert finding.what.startswith(f"broker 1 advertises 127.0.0.1:{embedded_kafka.proxy_port},")
     assert "advertised.listeners" in finding.cure

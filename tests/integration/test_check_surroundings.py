@@ -139,7 +139,7 @@ async def test_a_query_that_fails_leaves_what_was_found(
     async def slow(*_: object) -> list[tuple[object, ...]]:
         raise SourceUnavailable("Postgres: canceling statement due to statement timeout")
 
-    monkeypatch.setattr("pgrelay.check.queries.server", slow)
+    monkeypatch.setattr("pgrelay.check.queries.server_facts", slow)
     told = await setup.check()
     finding = next(each for each in told if each.level == "error")
     assert finding.what == "Postgres could not be asked about itself and the slot"

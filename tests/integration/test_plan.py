@@ -182,7 +182,7 @@ async def test_foreign_keys_tie_tables_unless_ignored(shop: Database, path: Path
         SetupError, match=r"tie the 4 published tables into 3 groups, fewer than 4; .*-foreign-"
     ):
         await plan(path, 4)
-    await plan(path, 4, apart=True)
+    await plan(path, 4, ignore_foreign_keys=True)
     assert [len(part.source.tables) for part in parts(path, 4)] == [1, 1, 1, 1]
 
 
@@ -190,7 +190,7 @@ async def test_plans_that_can_not_work_are_refused(
     shop: Database, path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SetupError, match="5 is more than the 4 published tables"):
-        await plan(path, 5, apart=True)
+        await plan(path, 5, ignore_foreign_keys=True)
     with pytest.raises(SetupError, match=r"relay\.yaml/folder: can't be created: Not a directory"):
         await plan(path, 1, path / "folder")
     monkeypatch.setenv("PGRELAY_SOURCE__SLOT", f"{prefix}_other")

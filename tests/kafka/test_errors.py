@@ -7,7 +7,7 @@ from socketserver import StreamRequestHandler
 import pytest
 from confluent_kafka import KafkaError
 
-from pgrelay.check.kafka import unreachable
+from pgrelay.check.kafka import kafka_unreachable
 from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable, SetupError
 from pgrelay.kafka.errors import creation_error, denied_error, is_denied, unreachable_error
@@ -83,7 +83,7 @@ def test_the_cure_for_an_absent_token_server_is_to_start_it() -> None:
 
 def test_a_run_names_the_same_cure_as_a_check() -> None:
     complaint = KafkaError(KafkaError._RESOLVE, "k:9092/bootstrap: Failed to resolve 'k:9092'")
-    finding = unreachable(complaint, KafkaError(KafkaError._TRANSPORT), "k:9092")
+    finding = kafka_unreachable(complaint, KafkaError(KafkaError._TRANSPORT), "k:9092")
     assert str(unreachable_error(complaint.str())).endswith(f"; {finding.cure}")
     assert finding.cure.startswith("correct the host in")
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
-from pgrelay.encode.records import BY_KEY, EVERY, Record
+from pgrelay.encode.records import BY_KEY, EVERY_PARTITION, Record
 from pgrelay.errors import SetupError
 from pgrelay.kafka.known_topics import FetchMetadata, KnownTopics
 
@@ -90,7 +90,7 @@ def known(cluster: Cluster, *, create: bool = True, replicas: int = 1) -> KnownT
 
 def spread(topics: KnownTopics, topic: str) -> list[int]:
     """The partitions that a record for all of them goes to."""
-    record: Record = (topic, None, b"v", None, EVERY)
+    record: Record = (topic, None, b"v", None, EVERY_PARTITION)
     return [partition for *_, partition in topics.to_every_partition([record])]
 
 

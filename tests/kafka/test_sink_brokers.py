@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
-from pgrelay.encode.records import EVERY
+from pgrelay.encode.records import EVERY_PARTITION
 from pgrelay.kafka.known_topics import FetchMetadata, KnownTopics
 
 CONFIG = SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
@@ -65,4 +65,6 @@ async def test_a_topic_that_we_may_not_see_is_not_waited_for() -> None:
 async def test_a_truncate_of_a_topic_that_we_may_not_see_goes_to_the_producer() -> None:
     topics = Others({"t": SimpleNamespace(partitions={}, error=None)}).topics
     await topics.refresh_partitions({"t"})
-    assert topics.to_every_partition([("t", None, b"v", None, EVERY)]) == [("t", None, b"v", None, 0)]
+    assert topics.to_every_partition([("t", None, b"v", None, EVERY_PARTITION)]) == [
+        ("t", None, b"v", None, 0)
+    ]

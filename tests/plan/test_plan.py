@@ -57,7 +57,7 @@ async def test_a_file_that_can_not_be_written_whole_is_not_left_behind(
         if copy.stem == "relay-2":
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pgrelay.plan, "_look", look)
+    monkeypatch.setattr(pgrelay.plan, "_inspect", look)
     monkeypatch.setattr(shutil, "copymode", copy_mode)
     file, folder = tmp_path / "relay.yaml", tmp_path / "shards"
     file.write_text(CONFIGURATION)

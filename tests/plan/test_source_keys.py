@@ -6,14 +6,14 @@ import pytest
 import yaml
 
 from pgrelay.errors import SetupError
-from pgrelay.plan.source_keys import Value, with_source
+from pgrelay.plan.source_keys import Value, set_source_keys
 
 VALUES: dict[str, Value] = {"slot": "s_1", "tables": ["public.a", '"a b".c'], "create": False}
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 
 
 def read_back(text: str) -> dict[str, object]:
-    section = yaml.safe_load(with_source(text, VALUES, "x.yaml"))["source"]
+    section = yaml.safe_load(set_source_keys(text, VALUES, "x.yaml"))["source"]
     assert isinstance(section, dict)
     return section
 
@@ -35,7 +35,7 @@ def read_back(text: str) -> dict[str, object]:
 )
 def test_keys_are_set_in_every_yaml_style(text: str) -> None:
     assert read_back(text) == {"dsn": "x", **VALUES}
-    assert yaml.safe_load(with_source(text, VALUES, "x.yaml"))["sink"] == {}
+    assert yaml.safe_load(set_source_keys(text, VALUES, "x.yaml"))["sink"] == {}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_missing_section_is_added(text: str) -> None:
 
 def test_everything_else_stays_as_written() -> None:
     before = EXAMPLE.read_text().splitlines()
-    after = with_source(EXAMPLE.read_text(), VALUES, "x.yaml").splitlines()
+    after = set_source_keys(EXAMPLE.read_text(), VALUES, "x.yaml").splitlines()
     changed = [(old.split("#"), new.split("#")) for old, new in zip(before, after, strict=True) if old != new]
     assert [old[0].split(":")[0].strip() for old, _ in changed] == ["slot", "create", "tables"]
     assert all(old[1:] == new[1:] for old, new in changed), "a comment was lost"
@@ -56,7 +56,7 @@ def test_everything_else_stays_as_written() -> None:
 def test_an_alias_is_refused() -> None:
     text = "sink: {kafka: {client.id: &name s}}\nsource:\n  dsn: x\n  slot: *name\n"
     with pytest.raises(SetupError, match=r"x\.yaml: slot is a YAML alias, .* change; write it out"):
-        with_source(text, VALUES, "x.yaml")
+        set_source_keys(text, VALUES, "x.yaml")
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_an_alias_is_refused() -> None:
 )
 def test_an_alias_at_the_end_of_a_list_is_refused(text: str) -> None:
     with pytest.raises(SetupError, match=r"x\.yaml: .*, once source\.tables is set; write out what"):
-        with_source(text, VALUES, "x.yaml")
+        set_source_keys(text, VALUES, "x.yaml")
 
 
 def test_an_anchor_that_an_alias_needs_is_refused() -> None:
     text = "source:\n  dsn: x\n  slot: &name s\nsink: {kafka: {client.id: *name}}\n"
     with pytest.raises(SetupError, match=r"x\.yaml: found undefined alias 'name', once source\.slot is set"):
-        with_source(text, VALUES, "x.yaml")
+        set_source_keys(text, VALUES, "x.yaml")

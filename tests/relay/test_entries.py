@@ -1,6 +1,6 @@
 """What the delivery guarantee is told of transactions and positions. There is no server."""
 
-from pgrelay.assembly.events import Reached, TransactionBegin
+from pgrelay.assembly.events import TransactionBegin, Watermark
 from pgrelay.encode.records import BY_KEY, Record, Segment
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.at_least_once import AtLeastOnce
@@ -68,7 +68,7 @@ def test_a_transaction_continues_in_later_segments() -> None:
 
 def test_a_position_enters_without_records() -> None:
     entrance = Entrance()
-    entrance.entries.enter([Reached(12)])
+    entrance.entries.enter([Watermark(12)])
     assert [(entry.end_lsn, *notified) for entry, *notified in entrance.guarantee.notified] == [
         (12, 12, False)
     ]
@@ -78,5 +78,5 @@ def test_a_position_enters_without_records() -> None:
 def test_a_position_within_a_transaction_does_not_enter() -> None:
     entrance = Entrance()
     entrance.enter(TransactionBegin(700, 5, 0), [RECORD], None)
-    entrance.entries.enter([Reached(4)])
+    entrance.entries.enter([Watermark(4)])
     assert len(entrance.guarantee.notified) == 1

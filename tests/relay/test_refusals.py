@@ -143,7 +143,7 @@ async def test_a_topic_whose_limits_have_changed_is_learnt_again(monkeypatch: py
     refusals = refusals_of("dead_letter")
     assert [await learnt(refusals, refused_by_broker("t")) for _ in range(2)] == [True, True]
     assert refusals.dead_letters is not None
-    assert refusals.dead_letters.of_topic["t"].most_bytes == 5_000 - 1_024
+    assert refusals.dead_letters.by_topic["t"].max_bytes == 5_000 - 1_024
 
 
 async def test_a_topic_that_needs_no_key_did_not_refuse_for_want_of_one(
@@ -157,4 +157,4 @@ async def test_a_topic_that_needs_no_key_did_not_refuse_for_want_of_one(
     assert (refused.value.topic, refused.value.commit_lsn) == ("t", 0x700), "pgrelay skip needs it"
     assert await learnt(refusals, refused_by_broker("compacted", keyless=True))
     assert refusals.dead_letters is not None
-    assert refusals.dead_letters.of_topic["compacted"].keyed
+    assert refusals.dead_letters.by_topic["compacted"].key_required

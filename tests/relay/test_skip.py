@@ -90,11 +90,11 @@ def test_a_skip_ends_only_when_postgres_was_told() -> None:
     session: Any = SimpleNamespace(
         ledger=SimpleNamespace(flush_lsn=0x700),
         server_poll=SimpleNamespace(wal_end=0x900),
-        encoder=SimpleNamespace(left_out=None),
+        encoder=SimpleNamespace(skipped_transaction=None),
         confirmations=SimpleNamespace(confirmed_lsn=0x700),
     )
     passing.on_turn(cast(Session, session))
-    session.encoder.left_out = (2, 0x808)
+    session.encoder.skipped_transaction = (2, 0x808)
     session.ledger.flush_lsn = 0x808
     passing.on_turn(cast(Session, session))
     assert not passing.reached

@@ -146,11 +146,11 @@ def test_after_a_passing_refusal_tables_are_supplied_together_again() -> None:
 def test_a_skipped_transactions_table_does_not_refuse_others() -> None:
     """`pgrelay skip` goes past the transaction of a table that is refused."""
     encoder = encoder_of()
-    encoder.leave_out(0x4000)
+    encoder.skip_transaction(0x4000)
     topics = list[str]()
     asyncio.run(relayed(encoder, Outside("app.public.b"), rows_of("a", "b"), topics))
     assert topics == ["app.public.a"]
-    assert encoder.left_out is not None
+    assert encoder.skipped_transaction is not None
 
 
 def test_a_transient_error_is_raised_at_once() -> None:

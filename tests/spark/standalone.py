@@ -10,7 +10,7 @@ from signal import SIGTERM
 import pyspark
 
 from pgrelay.embedded.daemon import Daemon
-from pgrelay.embedded.ports import held_ports
+from pgrelay.embedded.ports import reserved_ports
 from pgrelay.spark.java import java_home
 
 _SPARK = Path(pyspark.__file__).parent
@@ -41,7 +41,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     java = [f"{home}/bin/java", *_JVM, "-cp", f"{_SPARK}/jars/*"]
     works = tuple(folder / f"worker-{number}" for number in (1, 2))
     with ExitStack() as stack:
-        port, page = stack.enter_context(held_ports(2))
+        port, page = stack.enter_context(reserved_ports(2))
 
         def start(name: str, told: str, *arguments: str) -> None:
             log = folder / f"{name}.log"

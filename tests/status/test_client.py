@@ -11,15 +11,15 @@ import structlog
 import yaml
 
 from pgrelay.cli import main
-from pgrelay.config import Whereabouts
+from pgrelay.config import StatusEndpoint
 from pgrelay.errors import SetupError
 from pgrelay.status.client import ask
 from pgrelay.status.http import StatusServer
 from tests.status.relays import PASSWORD, RelayStub
 
 
-def listening_at(listen: str | None, slot: str = "shop") -> Whereabouts:
-    return Whereabouts.model_validate({"source": {"slot": slot}, "http": {"listen": listen}})
+def listening_at(listen: str | None, slot: str = "shop") -> StatusEndpoint:
+    return StatusEndpoint.model_validate({"source": {"slot": slot}, "http": {"listen": listen}})
 
 
 def file_of(folder: Path, listen: str) -> str:

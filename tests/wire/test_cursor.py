@@ -75,7 +75,7 @@ def test_a_string_ends_at_its_zero_byte() -> None:
 def test_a_string_may_be_empty() -> None:
     cursor = Cursor("Origin", b"\0\0")
     assert [cursor.string("origin name"), cursor.string("origin name")] == ["", ""]
-    cursor.end()
+    cursor.require_end()
 
 
 def test_a_string_without_its_zero_byte_is_refused() -> None:
@@ -101,14 +101,14 @@ def test_taking_more_bytes_than_are_left_is_refused(size: int) -> None:
 
 def test_a_negative_count_is_refused() -> None:
     cursor = Cursor("Truncate", b"")
-    assert cursor.count(0, "relations") == 0
+    assert cursor.require_nonnegative(0, "relations") == 0
     with pytest.raises(ProtocolError, match=r"^Truncate has -3 relations before offset 0$"):
-        cursor.count(-3, "relations")
+        cursor.require_nonnegative(-3, "relations")
 
 
 def test_bytes_left_at_the_end_are_refused() -> None:
     cursor = Cursor("Begin", b"abc", pos=1)
     with pytest.raises(ProtocolError, match=r"^Begin is oversized: 2 bytes left at offset 1$"):
-        cursor.end()
+        cursor.require_end()
     cursor.take(2, "rest")
-    cursor.end()
+    cursor.require_end()

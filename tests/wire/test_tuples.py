@@ -13,7 +13,7 @@ from tests.wire.layout import layout
 def read(data: bytes) -> TupleData:
     cursor = Cursor("Insert", data)
     row = TupleData.read(cursor)
-    cursor.end()
+    cursor.require_end()
     return row
 
 

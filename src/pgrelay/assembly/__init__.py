@@ -1,1 +1,1 @@
-"""From the order of arrival to the order of commit. Open transactions wait here, in memory or on disk."""
+"""Puts transactions into commit order. Open ones wait here, in memory or on disk."""

@@ -1,4 +1,4 @@
-"""From the order of arrival to the order of commit.
+"""Puts transactions that arrive interleaved into commit order.
 
 Theory of operation. The server sends a transaction in one of three ways:
 
@@ -9,13 +9,13 @@ prepared   BeginPrepare, changes, Prepare; and long after, CommitPrepared or Rol
 
 Streamed and prepared transactions wait as raw frames in the spool. A StreamAbort of a subtransaction drops
 only the changes with its xid; one of the transaction itself drops everything. The server may forget to send
-one, so it is asked when a streamed transaction has ended: see `doubtful`. At the commit the frames are
+one, so it is asked when a streamed transaction has ended: see `in_doubt`. At the commit the frames are
 replayed, without the aborted ones, as if they were sent only then. A replay may be huge, so it is taken in
-slices: `receive` must not be called while `replaying`, nor while anything is `doubtful`.
+slices: `receive` must not be called while `replaying`, nor while any are `in_doubt`.
 
-The output is events in commit order: TransactionBegin, frames, TransactionEnd, repeatedly, and sometimes a
-Reached: an LSN, such as a keepalive's WAL end, that is safe to confirm once everything before it is. A frame
-is a whole CopyData message. In a `streamed` transaction, the body of an XLogData frame begins after the
+The output is events in commit order: TransactionBegin, frames and TransactionEnd, over and over, and at times
+a Watermark: an LSN, such as a keepalive's WAL end, that may be confirmed once all before it is. A frame is a
+whole CopyData message. In a `streamed` transaction, the body of an XLogData frame begins after the
 4-byte xid that follows the tag (but Origin has none). Relation and Type come outside of transactions too.
 
 After a reconnect half-streamed transactions are useless, since the server sends them again from their first
@@ -27,7 +27,7 @@ Transactions" and "Two-phase Commit Support".
 
 from collections.abc import Iterable, Sequence
 
-from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.events import Event, TransactionBegin, TransactionEnd, Watermark
 from pgrelay.assembly.open_transaction import OpenTransaction, StreamEnd
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.relations import SessionRelations
@@ -49,12 +49,12 @@ from pgrelay.wire.replication import (
 
 
 class Assembler:
-    """One connection's transactions. `memory_limit` is in bytes, for all open transactions together.
+    """The transactions of one connection. `memory_limit` is in bytes, for all open transactions together.
 
     `two_phase`: any may end in a Prepare, which puts it on stable storage. `server_lsn` is the highest WAL
     position that the server has named outside of a transaction's changes. What ends by `delivered_lsn` is in
-    Kafka. `doubtful` are subtransactions of a transaction that has just ended; until `settle` says which were
-    rolled back, all else waits.
+    Kafka. `in_doubt` are subtransactions of a transaction that has just ended; until `resolve` is told which
+    of them were rolled back, all else waits.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class Assembler:
         self._preparing: OpenTransaction | None = None
         self._ended: tuple[OpenTransaction, StreamEnd] | None = None
         self._replay: Replay | None = None
-        self.doubtful: Sequence[int] = ()
-        # Also written with prepared transactions, which outlive the session.
+        self.in_doubt: Sequence[int] = ()
+        # Those that prepared transactions need are kept with them, since they outlive the session.
         self._relations = SessionRelations()
 
     @property
@@ -83,16 +83,16 @@ class Assembler:
 
     @property
     def in_segment(self) -> bool:
-        """What comes next belongs to a streamed transaction, and waits for its commit."""
+        """Whether what comes next belongs to a streamed transaction, and so waits for its commit."""
         return self._segment is not None
 
-    def take(self) -> list[Event]:
+    def take_events(self) -> list[Event]:
         """The events since the last call."""
         events = self._events
         self._events = []
         return events
 
-    def delivered(self, lsn: int) -> None:
+    def note_delivered(self, lsn: int) -> None:
         """Note that what ends at `lsn` or before is in Kafka."""
         self.delivered_lsn = max(self.delivered_lsn, lsn)
 
@@ -123,17 +123,17 @@ class Assembler:
             self._events.append(frame)
         elif self._segment is not None and tag in tags.CHANGES:
             if tag != tags.ORIGIN:
-                self._segment.subtransactions.note(id_after_tag(frame))
-            self._hold(self._segment, frame)
+                self._segment.subtransactions.add(id_after_tag(frame))
+            self._buffer(self._segment, frame)
         elif self._segment is not None and tag in tags.SCHEMA:
-            self._relations.note_streamed(self._segment.described, tag, frame)
-            self._hold(self._segment, frame)
+            self._relations.record_streamed(self._segment.streamed_relations, tag, frame)
+            self._buffer(self._segment, frame)
         elif tag in tags.SCHEMA:
-            self._schema(tag, frame)
+            self._relation_or_type(tag, frame)
         elif self._preparing is not None and tag in tags.CHANGES:
             self._prepare_change(self._preparing, tag, frame)
         elif tag == tags.MESSAGE:
-            self._standalone(frame)
+            self._standalone_message(frame)
         else:
             self._control(frame)
 
@@ -144,45 +144,45 @@ class Assembler:
         wal_end = PrimaryKeepalive.parse(frame).wal_end
         self.server_lsn = max(self.server_lsn, wal_end)
         if self._plain is None and self._preparing is None:
-            self._events.append(Reached(wal_end))
+            self._events.append(Watermark(wal_end))
 
-    def _hold(self, transaction: OpenTransaction, frame: bytes) -> None:
+    def _buffer(self, transaction: OpenTransaction, frame: bytes) -> None:
         transaction.frames.append(frame)
         if self.spool.in_memory > self._memory_limit:
-            # One is enough: it is no smaller than the frame that was too much.
-            largest = max(self.held(), key=lambda held: held.frames.in_memory)
+            # One is enough: it is no smaller than the frame that exceeded the limit.
+            largest = max(self.open_transactions(), key=lambda each: each.frames.in_memory)
             largest.frames.spill()
             if self._two_phase:
                 # So a PREPARE has little left to sync: syncing gigabytes would hold up all else for long.
                 largest.frames.sync()
 
-    def held(self) -> list[OpenTransaction]:
+    def open_transactions(self) -> list[OpenTransaction]:
         """The transactions that wait for their commit."""
-        held = list(self._open.values())
+        waiting = list(self._open.values())
         if self._preparing is not None:
-            held.append(self._preparing)
-        return held
+            waiting.append(self._preparing)
+        return waiting
 
-    def _schema(self, tag: int, frame: bytes) -> None:
+    def _relation_or_type(self, tag: int, frame: bytes) -> None:
         """A Relation or Type outside a stream is the session's at once, even in a prepared transaction."""
         oid = id_after_tag(frame)
         if tag == tags.RELATION:
-            self._relations.learn(oid, frame)
+            self._relations.record(oid, frame)
         self._events.append(frame)
         if self._preparing is not None:
-            self._hold(self._preparing, frame)
+            self._buffer(self._preparing, frame)
 
     def _prepare_change(self, transaction: OpenTransaction, tag: int, frame: bytes) -> None:
         if tag == tags.TRUNCATE:
             message = self._parse(frame)
             assert isinstance(message, pgoutput.Truncate)
             for oid in message.relation_oids:
-                transaction.rely(oid, self._relations)
+                transaction.pin_relation(oid, self._relations)
         elif tag in tags.ROWS:
-            transaction.rely(id_after_tag(frame), self._relations)
-        self._hold(transaction, frame)
+            transaction.pin_relation(id_after_tag(frame), self._relations)
+        self._buffer(transaction, frame)
 
-    def _standalone(self, frame: bytes) -> None:
+    def _standalone_message(self, frame: bytes) -> None:
         """A logical message outside any transaction: a transaction of its own, for the acknowledgement.
 
         Its LSN is where its WAL record ends. A commit record may begin there; confirming more
@@ -216,7 +216,7 @@ class Assembler:
         return "outside any transaction"
 
     def _control(self, frame: bytes) -> None:
-        """Everything that begins, ends or cuts a transaction; rare compared with changes."""
+        """A message that begins, ends or cuts a transaction; rare compared with changes."""
         message = self._parse(frame)
         self.server_lsn = max(self.server_lsn, frame_lsn(frame))
         if self._plain is not None and isinstance(message, transactions.Commit):
@@ -227,12 +227,12 @@ class Assembler:
             self._prepare(self._preparing, message)
             self._preparing = None
         elif self._plain is None and self._segment is None and self._preparing is None:
-            self._between(message, frame)
+            self._between_transactions(message, frame)
         else:
             raise self._misplaced(frame)
 
-    def _between(self, message: pgoutput.PgoutputMessage, frame: bytes) -> None:
-        """What comes between transactions, and between segments of them."""
+    def _between_transactions(self, message: pgoutput.PgoutputMessage, frame: bytes) -> None:
+        """A message between transactions, or between segments of them."""
         match message:
             case transactions.Begin():
                 self._plain = message
@@ -252,9 +252,9 @@ class Assembler:
                 self._commit_prepared(message)
             case transactions.RollbackPrepared():
                 # Without a Prepare there is nothing to drop: it was rolled back while we were away.
-                self._prepared.rolled_back(message.xid, message.gid)
-                self._forget(message.xid)
-                self._events.append(Reached(message.end_lsn))
+                self._prepared.discard(message.xid, message.gid)
+                self._discard_streamed(message.xid)
+                self._events.append(Watermark(message.end_lsn))
             case _:
                 raise self._misplaced(frame)
 
@@ -284,13 +284,13 @@ class Assembler:
             unknown = f"{type(end).__name__} of transaction {end.xid}, which has no StreamStart"
             raise ProtocolError(unknown).with_lsn(frame_lsn(frame))
         self._ended = transaction, end
-        self.doubtful = transaction.subtransactions.besides(transaction.aborted)
-        if not self.doubtful:
-            self.settle([])
+        self.in_doubt = transaction.subtransactions.excluding(transaction.aborted)
+        if not self.in_doubt:
+            self.resolve([])
 
-    def settle(self, unannounced: Iterable[int]) -> None:
-        """Answer `doubtful` with those of them that were rolled back. Raises SpoolError."""
-        assert self._ended is not None, "nothing is doubtful"
+    def resolve(self, unannounced: Iterable[int]) -> None:
+        """Say which of those `in_doubt` were rolled back. Raises SpoolError."""
+        assert self._ended is not None, "nothing is in doubt"
         transaction, end = self._ended
         transaction.unannounced.update(unannounced)
         if isinstance(end, transactions.StreamCommit):
@@ -298,7 +298,7 @@ class Assembler:
         else:
             self._prepare(transaction, end)
         del self._open[transaction.xid]
-        self._ended, self.doubtful = None, ()
+        self._ended, self.in_doubt = None, ()
 
     def _commit_stream(self, transaction: OpenTransaction, commit: transactions.StreamCommit) -> None:
         self._events.append(TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, streamed=True))
@@ -308,17 +308,19 @@ class Assembler:
             transaction.aborted,
             transaction.unannounced,
             buffer=transaction.frames,
-            sent_later=self._relations.sent_later(transaction.described, transaction.aborted),
+            newer_relations=self._relations.newer_relations(
+                transaction.streamed_relations, transaction.aborted
+            ),
         )
 
     def _stream_abort(self, abort: transactions.StreamAbort) -> None:
         # Of an unknown transaction it is legal: PostgreSQL 18 sends them even to clients that do not stream.
         if abort.subxid == abort.xid:
-            self._forget(abort.xid)
+            self._discard_streamed(abort.xid)
         elif (transaction := self._open.get(abort.xid)) is not None:
             transaction.aborted.add(abort.subxid)
 
-    def _forget(self, xid: int) -> None:
+    def _discard_streamed(self, xid: int) -> None:
         """Drop a transaction that is streamed, if it is.
 
         After a reconnect, the server may stream a prepared transaction once more, without a StreamPrepare.
@@ -331,18 +333,18 @@ class Assembler:
 
     def _prepare(self, transaction: OpenTransaction, prepare: transactions.Prepare) -> None:
         self._prepared.keep(transaction, prepare)
-        self._events.append(Reached(prepare.end_lsn))
+        self._events.append(Watermark(prepare.end_lsn))
 
     def _commit_prepared(self, commit: transactions.CommitPrepared) -> None:
         entry = self._prepared.find(commit.xid, commit.gid)
-        self._forget(commit.xid)
+        self._discard_streamed(commit.xid)
         if entry is None:
             if commit.end_lsn > self.delivered_lsn:
                 self._prepared.refuse_missing(commit.xid, commit.gid, commit.commit_lsn)
             # A promoted standby's slot may stand where its primary's stood before we deleted the rows.
-            self._events.append(Reached(commit.end_lsn))
+            self._events.append(Watermark(commit.end_lsn))
             return
-        self._prepared.committed(entry, commit.end_lsn)
+        self._prepared.mark_committed(entry, commit.end_lsn)
         self._events.append(
             TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, entry.streamed, scoped=True)
         )
@@ -350,7 +352,7 @@ class Assembler:
         self._replay = Replay(self._prepared.chunks(entry), commit.end_lsn, aborted, unannounced)
 
     def replay(self, size: int) -> None:
-        """Give out the next frames of a committed transaction, about `size` bytes, and finally its end."""
+        """Emit the next frames of a committed transaction, about `size` bytes, and finally its end."""
         replay = self._replay
         assert replay is not None, "nothing is being replayed"
         for frame in replay.take(size):
@@ -362,11 +364,11 @@ class Assembler:
             self._replay = None
             replay.discard()
             self._events.append(TransactionEnd(replay.end_lsn))
-            self._events += self._relations.restore(replay.sent_later)
+            self._events += self._relations.restore(replay.newer_relations)
 
     def close(self) -> None:
         """Drop every transaction that has not been delivered; the server will send them again."""
-        for transaction in self.held():
+        for transaction in self.open_transactions():
             transaction.frames.discard()
         self._open = {}
         self._preparing = None

@@ -1,4 +1,4 @@
-"""What the assembler gives and the encoder takes: transactions in commit order."""
+"""The assembler's output and the encoder's input: transactions in commit order."""
 
 from dataclasses import dataclass
 
@@ -25,10 +25,13 @@ class TransactionEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """An LSN with nothing to deliver: a keepalive's, or that of a transaction put on disk or rolled back."""
+class Watermark:
+    """An LSN up to which all was sent: a keepalive's, or that of a transaction put on disk or rolled back.
+
+    It may be confirmed once everything before it is acknowledged.
+    """
 
     lsn: int
 
 
-Event = TransactionBegin | bytes | TransactionEnd | Reached
+Event = TransactionBegin | bytes | TransactionEnd | Watermark

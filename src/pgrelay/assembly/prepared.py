@@ -7,10 +7,10 @@ NAME.frames     its raw XLogData frames, as the spool writes them
 NAME.prepared   JSON: xid, gid, end_lsn, streamed, subtransactions that were rolled back, size of NAME.frames,
                 the Relation frames that its rows rely on, and committed: the end LSN of its commit
 
-The second makes the pair valid; frames without it are left-overs. A committed transaction's pair stays until
+The second makes the pair valid; frames without it are leftovers. A committed transaction's pair stays until
 the slot's restart_lsn has passed its commit: until then a crashed server may ask for it again.
 
-Since nobody sends these rows again, a damaged file is a gap, not trouble that passes.
+Since nobody sends these rows again, a damaged file is a gap, not a passing failure.
 """
 
 import base64
@@ -36,9 +36,9 @@ from pgrelay.assembly.spool_files import (
 from pgrelay.errors import RESET_CURE, GapError, SpoolDamaged
 from pgrelay.lsn import format_lsn
 from pgrelay.wire.transactions import Prepare, StreamPrepare
-from pgrelay.wire.xid import ahead
+from pgrelay.wire.xid import xids_ahead
 
-_OURS: Final = (SPOOL_SUFFIX, ".prepared", ".tmp", ".frames")
+_SUFFIXES: Final = (SPOOL_SUFFIX, ".prepared", ".tmp", ".frames")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,33 +65,33 @@ _FIELDS: Final = frozenset(each.name for each in fields(Prepared))
 
 @contextlib.contextmanager
 def emptying(directory: Path) -> Iterator[None]:
-    """Keep relays out of a slot's directory, and after the block delete what they kept there, and it.
+    """Keep relays out of a slot's directory; after the block, delete what they kept there and the directory.
 
     Raises SpoolError, before the block if a relay is in it: that of another server's slot of the same name.
     """
-    if not _is_there(directory):
+    if not _exists(directory):
         yield
         return
     descriptor = lock(directory)
     try:
         yield
-        for suffix in _OURS:
+        for suffix in _SUFFIXES:
             for path in files_ending(directory, suffix):
                 remove_file(path)
-        # It stays if somebody else's file is in it.
+        # It stays if it holds somebody else's file.
         with contextlib.suppress(OSError):
             directory.rmdir()
     finally:
         os.close(descriptor)
 
 
-def _is_there(directory: Path) -> bool:
+def _exists(directory: Path) -> bool:
     try:
         os.stat(directory)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        # Its parent is one that we may not search, such as that of a relay under another account.
+        # We may not search its parent, which may belong to a relay under another account.
         raise spool_error(directory, error) from error
     return True
 
@@ -108,9 +108,9 @@ class PreparedStore:
         self._known: dict[tuple[int, str], Prepared] = {}
 
     def load(self) -> Iterator[None]:
-        """Read what earlier runs kept, a file with each step, and remove what never became valid.
+        """Read what earlier runs kept, one file per step, then remove what never became valid.
 
-        It may be very many files, so the caller takes the steps. Raises SpoolError or GapError.
+        There may be very many files, so the caller drives the steps. Raises SpoolError or GapError.
         """
         self._known = {}
         for path in files_ending(self._directory, ".prepared"):
@@ -132,8 +132,9 @@ class PreparedStore:
         xid, gid, end_lsn = prepare.xid, prepare.gid, prepare.end_lsn
         name = f"{xid}-{end_lsn:016X}"
         size = transaction.frames.keep_as(self._directory / f"{name}.frames")
-        # The first row's Relation comes last: right before a row of another it would describe a partition.
-        relied_on = reversed(transaction.relied_on.values())
+        # The first row's Relation comes last: right before a row of another table, it would describe a
+        # partition.
+        pinned = reversed(transaction.pinned_relations.values())
         entry = Prepared(
             name,
             xid,
@@ -143,7 +144,7 @@ class PreparedStore:
             size=size,
             aborted=sorted(transaction.aborted),
             unannounced=sorted(transaction.unannounced),
-            relations=[base64.b64encode(frame).decode() for frame in relied_on],
+            relations=[base64.b64encode(frame).decode() for frame in pinned],
         )
         self._write(entry)
         replaced = self._known.get((xid, gid))
@@ -157,8 +158,8 @@ class PreparedStore:
 
     def refuse_missing(self, xid: int, gid: str, commit_lsn: int) -> None:
         """Raise GapError for a COMMIT PREPARED whose transaction is not here, if that may have had rows."""
-        if self._first_xid is not None and ahead(xid, self._first_xid) is not None:
-            # Its Prepare would have come. Before 15.19, 16.15 and 17.11 there is none if it has only locked.
+        if self._first_xid is not None and xids_ahead(xid, self._first_xid) is not None:
+            # Its Prepare would have come. Before 15.19, 16.15 and 17.11 there is none if it only took locks.
             return
         raise GapError(
             f"COMMIT PREPARED of {gid!r} (xid {xid}) at {format_lsn(commit_lsn)}, but its rows are not in "
@@ -180,26 +181,26 @@ class PreparedStore:
                 f"{damage}; restore the file, or {RESET_CURE}"
             ) from damage
 
-    def committed(self, entry: Prepared, end_lsn: int) -> None:
+    def mark_committed(self, entry: Prepared, end_lsn: int) -> None:
         """Note where its commit ends, after which `purge` may delete it. Raises SpoolError."""
         entry = replace(entry, committed=end_lsn)
         self._write(entry)
         self._known[entry.xid, entry.gid] = entry
 
-    def rolled_back(self, xid: int, gid: str) -> None:
+    def discard(self, xid: int, gid: str) -> None:
         """Delete a transaction, if it is here. Raises SpoolError."""
         entry = self._known.get((xid, gid))
         if entry is not None:
             self._remove(entry)
             del self._known[xid, gid]
 
-    def purge(self, restart_lsn: int, most: int) -> int:
+    def purge(self, restart_lsn: int, limit: int) -> int:
         """Delete what was committed before `restart_lsn`: decoding never begins before that.
 
-        At most `most`, since each takes some tenths of a millisecond. Returns how many.
+        At most `limit`, since each takes some tenths of a millisecond. Returns how many.
         """
         passed = (e for e in self._known.values() if e.committed is not None and e.committed <= restart_lsn)
-        gone = list(islice(passed, most))
+        gone = list(islice(passed, limit))
         for entry in gone:
             self._remove(entry)
             del self._known[entry.xid, entry.gid]

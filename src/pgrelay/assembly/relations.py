@@ -4,8 +4,8 @@ Theory of operation. The server describes a table once, and again when it has ch
 transaction it does so inside the stream, and those Relations become the session's at the commit. The Relation
 in force is the one that the server sent last, which need not be that of the last commit: while a stream is
 open, a later one may be sent to another transaction, since no lock keeps a column list or a schema's name
-from changing. So each Relation is numbered as it arrives. After the commit of a stream, those of the
-session's that were sent later than the stream's own are given out again.
+from changing. So each Relation is numbered as it arrives. After the commit of a stream, those of the session
+that were sent later than the stream's own are given out again.
 
 Source: PostgreSQL, pgoutput.c, maybe_send_schema and cleanup_rel_sync_cache.
 """
@@ -28,21 +28,21 @@ class SessionRelations:
         self._arrivals: dict[int, int] = {}
         self._count = 0
 
-    def learn(self, oid: int, frame: bytes) -> None:
-        """Take in a Relation that came outside of any stream."""
+    def record(self, oid: int, frame: bytes) -> None:
+        """Record a Relation that came outside any stream."""
         self.latest[oid] = frame
         self._count += 1
         self._arrivals[oid] = self._count
 
-    def note_streamed(self, stream: StreamedRelations, tag: int, frame: bytes) -> None:
-        """Note a Relation or Type that came inside a stream. Raises ProtocolError if it has no OID."""
+    def record_streamed(self, stream: StreamedRelations, tag: int, frame: bytes) -> None:
+        """Record a Relation or Type that came inside a stream. Raises ProtocolError if it has no OID."""
         oid = id_after_tag(_without_xid(frame))
         if tag == tags.RELATION:
             self._count += 1
             stream[oid, id_after_tag(frame)] = self._count
 
-    def sent_later(self, stream: StreamedRelations, aborted: set[int]) -> list[bytes]:
-        """For a stream that commits and will be replayed: the session's Relations that came after its own."""
+    def newer_relations(self, stream: StreamedRelations, aborted: set[int]) -> list[bytes]:
+        """Of a stream that commits and will be replayed: the session's Relations that came after its own."""
         last: dict[int, int] = {}
         for (oid, xid), number in stream.items():
             if xid not in aborted:
@@ -53,12 +53,12 @@ class SessionRelations:
         return later
 
     def replay(self, frame: bytes) -> None:
-        """Take in a Relation of a stream that has committed."""
+        """Record a Relation of a stream that has committed."""
         frame = _without_xid(frame)
         self.latest[id_after_tag(frame)] = frame
 
     def restore(self, later: Iterable[bytes]) -> list[bytes]:
-        """Put the Relations from `sent_later` back in force; returns those that differ from the replayed."""
+        """Put `newer_relations` back in force; returns those that differ from the replayed ones."""
         changed = []
         for frame in later:
             oid = id_after_tag(frame)

@@ -10,10 +10,10 @@ from pgrelay.wire.replication import HEADER_SIZE, id_after_tag
 class Replay:
     """The frames of a transaction that ends at `end_lsn`, without those of its `aborted` subtransactions.
 
-    Those that are `unannounced`, as no StreamAbort named them, leave their Relations and Types: the server
-    does not send these again, and later rows follow them. `buffer` is discarded at the end; None for a
-    prepared transaction, whose files are kept. `sent_later` are the session's Relations that came after the
-    transaction's own for the same tables.
+    The `unannounced` ones, which no StreamAbort named, leave their Relations and Types: the server does not
+    send these again, and later rows follow them. `buffer` is discarded at the end; None for a prepared
+    transaction, whose files are kept. `newer_relations` are the session's that came after the transaction's
+    own for the same tables.
     """
 
     def __init__(
@@ -23,11 +23,11 @@ class Replay:
         aborted: set[int],
         unannounced: set[int],
         buffer: FrameBuffer | None = None,
-        sent_later: Iterable[bytes] = (),
+        newer_relations: Iterable[bytes] = (),
     ) -> None:
         self.end_lsn = end_lsn
         self.buffer = buffer
-        self.sent_later = sent_later
+        self.newer_relations = newer_relations
         self.done = False
         self._chunks = chunks
         self._aborted = aborted

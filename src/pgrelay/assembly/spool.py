@@ -37,7 +37,7 @@ SPOOL_SUFFIX: Final = ".spool"
 _CHUNK_HEADER: Final = Struct("!II")
 
 # Errors of a directory that can never be created.
-_NEVER_OURS: Final = frozenset(
+_PERMANENT_ERRNOS: Final = frozenset(
     {
         errno.EACCES,
         errno.EPERM,
@@ -83,9 +83,9 @@ class Spool:
         try:
             make_private(self.directory)
         except OSError as error:
-            # A disk that became read-only under a directory of ours may recover.
-            turned = error.errno == errno.EROFS and self.directory.is_dir()
-            if turned or error.errno not in _NEVER_OURS:
+            # A disk that turned read-only under a directory of ours may recover.
+            turned_read_only = error.errno == errno.EROFS and self.directory.is_dir()
+            if turned_read_only or error.errno not in _PERMANENT_ERRNOS:
                 raise spool_error(self.directory, error) from error
             raise SetupError(
                 f"transactions.spool_dir: {self.directory}: {error.strerror}; name a directory that we own"
@@ -98,7 +98,7 @@ class Spool:
             remove_file(path)
         return len(stale)
 
-    def count(self, size: int) -> None:
+    def add_on_disk(self, size: int) -> None:
         """Count bytes written or, if negative, released."""
         self.on_disk += size
         self._written += max(size, 0)
@@ -148,7 +148,7 @@ class FrameBuffer:
             for chunk in self._chunks:
                 self._file.write(_CHUNK_HEADER.pack(len(chunk), zlib.crc32(chunk)))
                 self._file.write(chunk)
-                self._count(_CHUNK_HEADER.size + len(chunk))
+                self._add_on_disk(_CHUNK_HEADER.size + len(chunk))
             self._file.flush()
         except OSError as error:
             raise spool_error(self.path, error) from error
@@ -162,9 +162,9 @@ class FrameBuffer:
         except OSError as error:
             raise spool_error(self.path, error) from error
 
-    def _count(self, size: int) -> None:
+    def _add_on_disk(self, size: int) -> None:
         self.on_disk += size
-        self._spool.count(size)
+        self._spool.add_on_disk(size)
 
     def _empty_memory(self) -> None:
         self._spool.in_memory -= self.in_memory
@@ -195,7 +195,7 @@ class FrameBuffer:
             raise spool_error(path, error) from error
         self._file = None
         size = self.on_disk
-        self._forget()
+        self._reset()
         return size
 
     def discard(self) -> None:
@@ -207,10 +207,10 @@ class FrameBuffer:
             self._file = None
             with contextlib.suppress(OSError):
                 self.path.unlink()
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        self._spool.count(-self.on_disk)
+    def _reset(self) -> None:
+        self._spool.add_on_disk(-self.on_disk)
         self.on_disk = 0
         self._empty_memory()
         self._writer = BytesWriter()

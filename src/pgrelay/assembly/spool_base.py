@@ -1,4 +1,4 @@
-"""Where spools are kept, and whose that is if none is configured, in the system's temporary directory."""
+"""Where spools are kept: by default in the system's temporary directory, which must then be ours alone."""
 
 import contextlib
 import os
@@ -14,10 +14,10 @@ CURE: Final = "remove it, or set transactions.spool_dir to a directory that we o
 
 def base_directory(configured: Path | None) -> Path:
     """The directory for the spool directories of all relays of this account."""
-    return configured or Path(_temporary(), f"pgrelay-{os.getuid()}")
+    return configured or Path(_temp_directory(), f"pgrelay-{os.getuid()}")
 
 
-def _temporary() -> str:
+def _temp_directory() -> str:
     try:
         return tempfile.gettempdir()
     except FileNotFoundError:

@@ -20,17 +20,17 @@ def make_private(directory: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
         # Not left to mkdir: the umask takes away bits of its mode.
         path.chmod(0o700)
-        # For what is prepared in it. A parent that we may write in, but not read, can't be synced.
+        # For prepared transactions. A parent that we may write to but not read can't be synced.
         with contextlib.suppress(OSError):
             sync_directory(path.parent)
     if directory.is_symlink():
-        # Where others may write, somebody may have put it there, to have us delete files elsewhere.
+        # Where others may write, somebody may have planted it to have us delete files elsewhere.
         raise OSError(errno.ELOOP, "it is a symbolic link")
     directory.chmod(0o700)
 
 
 def sync_directory(directory: Path) -> None:
-    """What is made or renamed in a directory is durable only once the directory is."""
+    """Make durable what was created or renamed in a directory."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -57,7 +57,7 @@ def lock(directory: Path) -> int:
             "transactions.spool_dir"
         ) from error
     except OSError:
-        # A file system without locks, such as some network file systems: then nobody is kept out.
+        # A file system without locks, as some network file systems are: then nobody is kept out.
         pass
     return descriptor
 
@@ -72,7 +72,7 @@ def open_private(path: Path) -> BinaryIO:
 def files_ending(directory: Path, suffix: str) -> list[Path]:
     """The directory's files whose names end in `suffix`. Raises SpoolError if it can't be read."""
     try:
-        # Not glob: it takes a directory that can't be read for an empty one.
+        # Not glob: to it, a directory that can't be read is an empty one.
         return [path for path in directory.iterdir() if path.name.endswith(suffix)]
     except OSError as error:
         raise spool_error(directory, error) from error

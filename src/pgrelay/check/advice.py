@@ -13,7 +13,7 @@ _LEVELS: Final = ("warning", "error")
 
 
 async def advise(config: Config) -> None:
-    """Check, and log each problem. Nothing ends here: an error that stops a run has stopped it already."""
+    """Check, and log each problem. Nothing is stopped here: what stops a run has stopped it already."""
     for finding in await check(config, reads_rows=False):
-        if finding.level in _LEVELS and not finding.by_a_run:
+        if finding.level in _LEVELS and not finding.expected_in_run:
             _log.warning(f"check: {finding.what}", why=finding.why, cure=finding.cure)

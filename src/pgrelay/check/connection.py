@@ -10,14 +10,14 @@ from pgrelay.postgres.cures import cure
 from pgrelay.postgres.source import Source
 
 
-def refused_connection(refusal: PgrelayError, dsn: str) -> Finding:
-    """Why there is no connection at all."""
+def connection_refused(refusal: PgrelayError, dsn: str) -> Finding:
+    """The finding for why there is no connection at all."""
     away = isinstance(refusal, SourceUnavailable)
     what = "Postgres can't be reached" if away else "Postgres does not let us in"
-    return _refused(what, refusal, dsn)
+    return _refusal_finding(what, refusal, dsn)
 
 
-def _refused(what: str, refusal: PgrelayError, dsn: str) -> Finding:
+def _refusal_finding(what: str, refusal: PgrelayError, dsn: str) -> Finding:
     reason, fix = split_cure(refusal)
     fix = fix or cure(reason, dsn)
     for head in ("source.dsn: ", "Postgres can't be reached: ", "connection failed: ", "connection is bad: "):
@@ -48,5 +48,5 @@ async def replication_findings(dsn: str) -> list[Finding]:
             await source.identify()
             encrypted = source.encrypted
     except PgrelayError as refusal:
-        return [_refused("Postgres refuses a replication connection", refusal, dsn)]
+        return [_refusal_finding("Postgres refuses a replication connection", refusal, dsn)]
     return [ok(f"replication connections are allowed, {'over TLS' if encrypted else 'without TLS'}")]

@@ -1,4 +1,4 @@
-"""Whether the key of hashed columns can be found by trying."""
+"""Whether the key of hashed columns is short enough to be found by brute force."""
 
 from typing import Final
 

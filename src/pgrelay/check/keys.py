@@ -4,7 +4,7 @@ Source: manual, "ALTER TABLE", REPLICA IDENTITY, and "CREATE PUBLICATION", publi
 """
 
 from pgrelay.check import table_queries
-from pgrelay.check.findings import Finding, all_refused, ok, some, warning
+from pgrelay.check.findings import Finding, first_few, ok, refusal_findings, warning
 from pgrelay.check.table_queries import Published, Table
 from pgrelay.config import Config
 from pgrelay.encode.selection import Selection
@@ -18,24 +18,28 @@ async def key_findings(
 ) -> list[Finding]:
     """`relayed` is `published` without the tables that the relay leaves out."""
     return [
-        *unidentified(published),
-        *uncovered(published),
-        *unidentified_roots(published),
-        *mismatched(published),
-        *ungenerated(published, await table_queries.unpublished_generated(catalog, published)),
-        *deferrable(published),
+        *without_identity(published),
+        *identity_not_published(published),
+        *roots_without_identity(published),
+        *mismatched_partitions(published),
+        *unsent_generated_keys(published, await table_queries.unpublished_generated(catalog, published)),
+        *deferrable_keys(published),
         *hidden_keys(relayed, selection),
         *(keyless(relayed, config.sink.partitions) if config.records.key else []),
     ]
 
 
-def unidentified(published: Published) -> list[Finding]:
+def without_identity(published: Published) -> list[Finding]:
     """Tables whose rows have no identity: Postgres refuses the updates and deletes that it can't publish."""
-    tables = [table for table in published.stored if table.oid in published.changed and not table.identified]
+    tables = [
+        table
+        for table in published.leaves
+        if table.oid in published.updates_published and not table.identified
+    ]
     if not tables:
         return []
-    names = some([table.quoted for table in tables])
-    cures = some([_identifying(table) for table in tables], "; ")
+    names = first_few([table.quoted for table in tables])
+    cures = first_few([_identifying(table) for table in tables], "; ")
     keyless = any(not table.primary_key for table in tables)
     return [
         warning(
@@ -48,55 +52,57 @@ def unidentified(published: Published) -> list[Finding]:
 
 def _identifying(table: Table) -> str:
     """The statement that gives the table an identity."""
-    # A primary key that is there and does not count: the identity is NOTHING, or an index that was dropped.
+    # A primary key that exists but does not count: the identity is NOTHING, or an index that was dropped.
     by_key = table.primary_key and not table.deferrable
     return f"ALTER TABLE {table.quoted} REPLICA IDENTITY {'DEFAULT' if by_key else 'FULL'}"
 
 
-def uncovered(published: Published) -> list[Finding]:
+def identity_not_published(published: Published) -> list[Finding]:
     """Tables that are published with a column list that lacks a column of their replica identity."""
 
     def lacks(table: Table) -> bool:
         lists = published.columns.get(table.oid, [])
-        full = table.identity == "f" and table.oid in published.changed
+        full = table.identity == "f" and table.oid in published.updates_published
         return full or any(not set(table.key) <= set(names) for names in lists)
 
-    lacking = [table for table in published.tables if table.oid in published.listed and lacks(table)]
-    changed = [table.quoted for table in lacking if table.oid in published.changed]
-    inserted = [table.quoted for table in lacking if table.oid not in published.changed]
+    lacking = [
+        table for table in published.tables if table.oid in published.with_column_list and lacks(table)
+    ]
+    changed = [table.quoted for table in lacking if table.oid in published.updates_published]
+    inserted = [table.quoted for table in lacking if table.oid not in published.updates_published]
     what = "published without all columns of the identity:"
     cure = "add those columns to the list (ALTER PUBLICATION ... SET TABLE ...), or publish the whole table"
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if changed:
         why = "Postgres refuses every UPDATE and DELETE of these tables"
-        found.append(warning(f"{counted(len(changed), 'table')} {what} {some(changed)}", why, cure))
+        findings.append(warning(f"{counted(len(changed), 'table')} {what} {first_few(changed)}", why, cure))
     if inserted:
         why = "their records have only a part of the key, which other rows may share (under FULL no key)"
-        found.append(warning(f"{counted(len(inserted), 'table')} {what} {some(inserted)}", why, cure))
-    return found
+        findings.append(warning(f"{counted(len(inserted), 'table')} {what} {first_few(inserted)}", why, cure))
+    return findings
 
 
-def unidentified_roots(published: Published) -> list[Finding]:
+def roots_without_identity(published: Published) -> list[Finding]:
     """Tables without an identity that are published in place of partitions that have one."""
-    identified = {published.roots.get(part.oid) for part in published.stored if part.identified}
+    identified = {published.roots.get(part.oid) for part in published.leaves if part.identified}
     tables = [
         table.quoted
         for table in published.tables
-        if table.oid in identified and table.oid in published.changed and not table.identified
+        if table.oid in identified and table.oid in published.updates_published and not table.identified
     ]
     if not tables:
         return []
     cures = [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in tables]
     return [
         warning(
-            f"{counted(len(tables), 'partitioned table')} without replica identity: {some(tables)}",
+            f"{counted(len(tables), 'partitioned table')} without replica identity: {first_few(tables)}",
             "its partitions have one, so Postgres accepts their updates and deletes, at which a run stops",
-            f"{some(cures, '; ')}, and the same for the partitions",
+            f"{first_few(cures, '; ')}, and the same for the partitions",
         )
     ]
 
 
-def mismatched(published: Published) -> list[Finding]:
+def mismatched_partitions(published: Published) -> list[Finding]:
     """Partitions that are published as their root but have another replica identity than the root.
 
     The server announces the root's replica identity, but sends old rows by the partition's.
@@ -110,9 +116,9 @@ def mismatched(published: Published) -> list[Finding]:
 
     parts = [
         part.quoted
-        for part in published.stored
+        for part in published.leaves
         if (root := roots.get(published.roots.get(part.oid, 0))) is not None
-        and root.oid in published.changed
+        and root.oid in published.updates_published
         and root.identified
         and part.identified
         and differs(part, root)
@@ -121,7 +127,8 @@ def mismatched(published: Published) -> list[Finding]:
         return []
     return [
         warning(
-            f"{counted(len(parts), 'partition')} with another replica identity than the root: {some(parts)}",
+            f"{counted(len(parts), 'partition')} with another replica identity than the root: "
+            f"{first_few(parts)}",
             "the old rows of their updates and deletes lack columns of the key or the row, and a run that "
             "notices stops",
             "ALTER TABLE ... REPLICA IDENTITY for each of them, as for the root",
@@ -129,7 +136,7 @@ def mismatched(published: Published) -> list[Finding]:
     ]
 
 
-def ungenerated(published: Published, generated: dict[int, list[str]]) -> list[Finding]:
+def unsent_generated_keys(published: Published, generated: dict[int, list[str]]) -> list[Finding]:
     """Tables whose key has a generated column that is not sent; `generated` has such columns by OID."""
     tables = [
         table.quoted for table in published.tables if set(table.key) & set(generated.get(table.oid, []))
@@ -138,25 +145,25 @@ def ungenerated(published: Published, generated: dict[int, list[str]]) -> list[F
         return []
     return [
         warning(
-            f"{counted(len(tables), 'table')} with a generated column in the key: {some(tables)}",
+            f"{counted(len(tables), 'table')} with a generated column in the key: {first_few(tables)}",
             "Postgres does not send it: rows that differ only there get the same key (under FULL no key)",
             "create a unique index on other columns, then ALTER TABLE ... REPLICA IDENTITY USING INDEX",
         )
     ]
 
 
-def deferrable(published: Published) -> list[Finding]:
+def deferrable_keys(published: Published) -> list[Finding]:
     """Tables in which one statement may swap the keys of two rows."""
     tables = [
         table.quoted
         for table in published.tables
-        if table.identity == "f" and table.deferrable and table.oid in published.changed
+        if table.identity == "f" and table.deferrable and table.oid in published.updates_published
     ]
     if not tables:
         return []
     return [
         warning(
-            f"{counted(len(tables), 'table')} with a deferrable primary key as the key: {some(tables)}",
+            f"{counted(len(tables), 'table')} with a deferrable primary key as the key: {first_few(tables)}",
             "if an UPDATE swaps the keys of two rows, its last record deletes a key that still exists",
             "make the primary key NOT DEFERRABLE",
         )
@@ -174,7 +181,7 @@ def hidden_keys(relayed: Published, selection: Selection) -> list[Finding]:
             except SetupError as refusal:
                 refusals.append(refusal)
     fate, cure = "would be dropped or masked", "leave columns of keys as they are"
-    return all_refused(refusals, why, noun="key column", fate=fate, cure=cure)
+    return refusal_findings(refusals, why, noun="key column", fate=fate, cure=cure)
 
 
 def keyless(published: Published, partitions: int) -> list[Finding]:
@@ -182,11 +189,11 @@ def keyless(published: Published, partitions: int) -> list[Finding]:
     tables = [
         table.quoted
         for table in published.tables
-        if not table.key and (table.identified or table.oid not in published.changed)
+        if not table.key and (table.identified or table.oid not in published.updates_published)
     ]
     if not tables:
         return []
-    what = f"records without a key for {counted(len(tables), 'table')}: {some(tables)}"
+    what = f"records without a key for {counted(len(tables), 'table')}: {first_few(tables)}"
     if partitions == 1:
         return [ok(what)]
     return [

@@ -14,22 +14,22 @@ from pgrelay.config import Config
 from pgrelay.figures import size
 from pgrelay.status import listening
 
-_LITTLE: Final = 1 << 30
+_LOW_SPACE: Final = 1 << 30
 
 
 def machine_findings(config: Config) -> list[Finding]:
     base = base_directory(config.transactions.spool_dir)
     why = why_not_ours(config.transactions.spool_dir)
-    found = [spool(base) if why is None else error(f"spool directory {base}", why, CURE)]
-    found += outlived(config)
+    findings = [spool_directory(base) if why is None else error(f"spool directory {base}", why, CURE)]
+    findings += spool_not_persistent(config)
     address = config.http.address
-    return found if address is None else [*found, listen(*address)]
+    return findings if address is None else [*findings, listen_address(*address)]
 
 
-def spool(directory: Path) -> Finding:
+def spool_directory(directory: Path) -> Finding:
     """A run creates `directory`, so its nearest existing parent must be a directory that we may write to."""
     place = f"spool directory {directory}"
-    parent = _nearest(directory)
+    parent = _nearest_existing(directory)
     if not parent.is_dir():
         return error(
             f"{place} can't be created", f"{parent} is a file", "set transactions.spool_dir to another place"
@@ -38,7 +38,7 @@ def spool(directory: Path) -> Finding:
         cure = f"let uid {os.getuid()} write there, or set transactions.spool_dir to another place"
         return error(f"{place} is not writable", f"no directory can be created in {parent}: {reason}", cure)
     free = shutil.disk_usage(parent).free
-    if free >= _LITTLE:
+    if free >= _LOW_SPACE:
         return ok(f"{place}: {size(free)} are free")
     return warning(
         f"{place}: only {size(free)} are free",
@@ -47,7 +47,7 @@ def spool(directory: Path) -> Finding:
     )
 
 
-def outlived(config: Config) -> list[Finding]:
+def spool_not_persistent(config: Config) -> list[Finding]:
     """Prepared transactions must stay in the spool across restarts."""
     if not config.source.two_phase or config.transactions.spool_dir is not None:
         return []
@@ -65,19 +65,19 @@ def _unwritable(directory: Path) -> str | None:
     try:
         Path(tempfile.mkdtemp(prefix=".pgrelay-check-", dir=directory)).rmdir()
     except OSError as failure:
-        # The finding about free space covers a full disk.
+        # A full disk is covered by the finding about free space.
         return None if failure.errno == ENOSPC else failure.strerror
     return None
 
 
-def _nearest(path: Path) -> Path:
+def _nearest_existing(path: Path) -> Path:
     """The path, or its nearest parent that exists, as far as we may see."""
     path = path.absolute()
     # Not Path.exists: it raises for a path in a directory that we may not search.
     return next(each for each in (path, *path.parents) if os.path.exists(each))
 
 
-def listen(host: str, port: int) -> Finding:
+def listen_address(host: str, port: int) -> Finding:
     """Bind the status server's address, and release it."""
     at = f"http.listen: {listening.format_address(host, port)}"
     try:
@@ -90,7 +90,7 @@ def listen(host: str, port: int) -> Finding:
                 f"{at} is in use",
                 "fine if this relay runs and uses it; if another program does, a run can't start",
                 f"stop the other program, or {listening.CURE}",
-                by_a_run=True,
+                expected_in_run=True,
             )
         return error(f"{at} can't be listened on", failure.strerror or str(failure), listening.CURE)
     return ok(f"{at} is free")

@@ -5,7 +5,7 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.check.findings import Finding, ok, some, warning
+from pgrelay.check.findings import Finding, first_few, ok, warning
 from pgrelay.figures import counted, size
 from pgrelay.postgres.catalog import WAL_END, Catalog
 
@@ -29,20 +29,20 @@ async def other_slot_findings(catalog: Catalog, slot: str) -> list[Finding]:
         "SELECT slot_name, active, ({} - restart_lsn)::bigint FROM pg_replication_slots "
         "WHERE slot_name <> %s AND restart_lsn IS NOT NULL ORDER BY 3 DESC, 1"
     ).format(WAL_END)
-    return judged([OtherSlot(*row) for row in await catalog.rows(query, (slot,))])
+    return slots_holding_wal([OtherSlot(*row) for row in await catalog.rows(query, (slot,))])
 
 
-def judged(slots: list[OtherSlot]) -> list[Finding]:
+def slots_holding_wal(slots: list[OtherSlot]) -> list[Finding]:
     """`slots` are all other slots, ordered by the WAL that they hold back, most first."""
     if not slots:
         return [ok("no other slot holds back WAL")]
     forgotten = [each for each in slots if not each.active and each.held_bytes >= _GIB]
     if not forgotten:
-        return [ok(f"{counted(len(slots), 'other slot')}: {some([str(each) for each in slots])}")]
+        return [ok(f"{counted(len(slots), 'other slot')}: {first_few([str(each) for each in slots])}")]
     drop = f"SELECT pg_drop_replication_slot('{forgotten[0].slot}')"
     return [
         warning(
-            f"unread slots hold back WAL: {some([str(each) for each in forgotten])}",
+            f"unread slots hold back WAL: {first_few([str(each) for each in forgotten])}",
             "the disk fills, however fast this relay is",
             f"start the slot's reader, or drop the slot: {drop}",
         )

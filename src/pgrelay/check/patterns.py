@@ -1,6 +1,6 @@
-"""Patterns of the configuration that match nothing, so a table is not relayed or a column is not hidden.
+"""Patterns of the configuration that match nothing, so that a table is not relayed or a column not hidden.
 
-They are tried on all tables of the database, not only on published ones, since relays that divide a database
+They are tried on all tables of the database, not only on published ones, since several relays of one database
 may share their patterns. Partitions that are published by their own names are matched by those names.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pgrelay.check import table_queries
-from pgrelay.check.findings import Finding, some, warning
+from pgrelay.check.findings import Finding, first_few, warning
 from pgrelay.check.table_queries import Published
 from pgrelay.config import Records
 from pgrelay.encode.selection import matches
@@ -41,7 +41,9 @@ async def pattern_findings(catalog: Catalog, records: Records, published: Publis
             break
         oids = [oid for oid, _ in tables[start : start + _AT_ONCE]]
         of_columns = unmatched(of_columns, await table_queries.every_column(catalog, oids))
-    return in_vain(of_tables, "table", "schema.table") + in_vain(of_columns, "column", "schema.table.column")
+    return unmatched_patterns(of_tables, "table", "schema.table") + unmatched_patterns(
+        of_columns, "column", "schema.table.column"
+    )
 
 
 def unmatched(patterns: _Patterns, names: Sequence[str]) -> _Patterns:
@@ -52,10 +54,10 @@ def unmatched(patterns: _Patterns, names: Sequence[str]) -> _Patterns:
     }
 
 
-def in_vain(patterns: _Patterns, what: str, whole: str) -> list[Finding]:
+def unmatched_patterns(patterns: _Patterns, what: str, whole: str) -> list[Finding]:
     return [
         warning(
-            f"{key}: {counted(len(given), 'pattern')} without a matching {what}: {some(given)}",
+            f"{key}: {counted(len(given), 'pattern')} without a matching {what}: {first_few(given)}",
             f"a pattern has no effect unless it matches the whole of {whole}; a partition has its own name "
             "unless it is published as its root",
             "correct the pattern (\\. for a dot, and the name's exact case), or remove it",

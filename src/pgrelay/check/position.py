@@ -1,6 +1,6 @@
-"""Compare Kafka's position from earlier runs with the slot, as a run does, to find a gap before the run."""
+"""Compare the position that earlier runs left in Kafka with the slot, as a run does: is there a gap?"""
 
-from pgrelay.check.findings import Finding, ok, refused, warning
+from pgrelay.check.findings import Finding, ok, refusal_finding, warning
 from pgrelay.config import Config
 from pgrelay.errors import (
     GapError,
@@ -44,29 +44,29 @@ async def position_findings(
     except PgrelayError:
         return []
     try:
-        return await _asked(server, sink, slot)
+        return await _compare_with_kafka(server, sink, slot)
     finally:
         await sink.close()
 
 
-async def _asked(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
+async def _compare_with_kafka(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
     try:
         await sink.topics.load()
     except (KafkaUnavailable, SetupError):
         return []
     try:
-        return await _held_against(server, sink, slot)
+        return await _compare(server, sink, slot)
     except StandbyNotReady as waits:
-        return [refused(waits, "a run would wait")]
+        return [refusal_finding(waits, "a run would wait")]
     except GapError as gap:
-        return [refused(gap, f"a run would lose changes, and ends with exit code {gap.exit_code}")]
+        return [refusal_finding(gap, f"a run would lose changes, and ends with exit code {gap.exit_code}")]
     except PositionError as unread:
-        return [refused(unread, f"a run ends with exit code {unread.exit_code}")]
+        return [refusal_finding(unread, f"a run ends with exit code {unread.exit_code}")]
     except SetupError:
         return []
 
 
-async def _held_against(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
+async def _compare(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
     if slot is None:
         await check_may_create_slot(sink, server)
         return []
@@ -78,9 +78,9 @@ async def _held_against(server: Server, sink: Sink, slot: Slot | None) -> list[F
         return []
     upstream = server.upstream(slot)
     await upstream.check(position)
-    found = [ok(f"Kafka has everything up to {format_lsn(position.lsn)}, and slot {name} matches it")]
+    findings = [ok(f"Kafka has everything up to {format_lsn(position.lsn)}, and slot {name} matches it")]
     if server.config.sink.delivery == "exactly_once":
         check_numbering(position, upstream.numbering)
     elif renumbers(position, upstream.numbering):
-        found.append(warning(RENUMBERED, RENUMBERED_WHY, RENUMBERED_CURE))
-    return found
+        findings.append(warning(RENUMBERED, RENUMBERED_WHY, RENUMBERED_CURE))
+    return findings

@@ -46,7 +46,7 @@ class OldestTransaction:
     end: str
 
 
-async def server(catalog: Catalog) -> ServerFacts:
+async def server_facts(catalog: Catalog) -> ServerFacts:
     query = sql.SQL(
         "SELECT current_setting('server_version'), current_user::text, r.rolsuper, "
         "has_database_privilege(current_database(), 'CREATE'), current_setting('server_encoding'), "
@@ -80,7 +80,7 @@ async def server(catalog: Catalog) -> ServerFacts:
     )
 
 
-async def reader(catalog: Catalog, pid: int) -> str:
+async def slot_reader(catalog: Catalog, pid: int) -> str:
     """Who a process is: `pgrelay from 10.0.0.7`; empty if it has gone."""
     query = sql.SQL(
         "SELECT application_name, coalesce(host(client_addr), 'the server itself') "
@@ -92,7 +92,7 @@ async def reader(catalog: Catalog, pid: int) -> str:
 
 async def oldest_transaction(catalog: Catalog) -> OldestTransaction | None:
     """The oldest transaction of the whole cluster that has written, including prepared ones."""
-    # As bytes, which a server in UTF8 sends as they are: another database's names may be in another encoding.
+    # As bytes, which a UTF8 server sends unconverted: names of other databases may be in another encoding.
     query = sql.SQL(
         "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float8, textsend(application_name), "
         "NULL FROM pg_stat_activity "

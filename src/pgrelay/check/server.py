@@ -1,19 +1,19 @@
 """Whether the server can serve the stream: its version, settings, and free slots and WAL senders."""
 
-from pgrelay.check.findings import Finding, error, ok, refused, some, warning
+from pgrelay.check.findings import Finding, error, first_few, ok, refusal_finding, warning
 from pgrelay.check.queries import ServerFacts
 from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
 from pgrelay.postgres.negotiation import stream_options
 
 
-def server_findings(server: ServerFacts, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
+def server_findings(server: ServerFacts, config: SourceConfig, slot_exists: bool) -> list[Finding]:
     return [
         ok(f"Postgres {server.name}, database {server.database}, role {server.role}"),
         negotiated(server, config),
         *standby(server),
         wal_level(server),
-        *free_slots(server, config, slot_is_there),
+        *free_slots(server, config, slot_exists),
         free_senders(server),
         *encoding(server),
     ]
@@ -23,7 +23,7 @@ def negotiated(server: ServerFacts, config: SourceConfig) -> Finding:
     try:
         options = stream_options(config, server.version)
     except SetupError as refusal:
-        return refused(refusal, "a run stops before it streams")
+        return refusal_finding(refusal, "a run stops before it streams")
     chosen = [f"streaming {options.streaming}", f"{'binary' if options.binary else 'text'} values"]
     chosen += ["messages"] if options.messages else []
     chosen += ["two-phase"] if options.two_phase else []
@@ -47,16 +47,16 @@ def wal_level(server: ServerFacts) -> Finding:
     return error(str(level), "below logical, the WAL lacks what logical replication needs", level.cure)
 
 
-def free_slots(server: ServerFacts, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
+def free_slots(server: ServerFacts, config: SourceConfig, slot_exists: bool) -> list[Finding]:
     """Only matters if a run must still create the slot."""
-    if slot_is_there or not config.create:
+    if slot_exists or not config.create:
         return []
     free = server.max_slots - server.slots
     if free > 0:
         return [ok(f"{free} of {server.max_slots} replication slots are free")]
     cure = f"ALTER SYSTEM SET max_replication_slots = {server.max_slots + 10}; then restart Postgres"
     if server.unread_slots:
-        unread = some(server.unread_slots)
+        unread = first_few(server.unread_slots)
         cure += f"; or SELECT pg_drop_replication_slot('...') for one that nobody reads: {unread}"
     return [
         error(

@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from pgrelay.check import queries
-from pgrelay.check.findings import Finding, error, ok, refused, warning
+from pgrelay.check.findings import Finding, error, ok, refusal_finding, warning
 from pgrelay.check.queries import OldestTransaction, ServerFacts
 from pgrelay.config import SourceConfig
 from pgrelay.errors import RESET_CURE, SetupError
@@ -33,7 +33,7 @@ async def slot_findings(
     rate = await wal_rate(catalog)
     oldest = await queries.oldest_transaction(catalog)
     if slot is None:
-        return absent(config, server, oldest, rate)
+        return missing_slot(config, server, oldest, rate)
     if (unfit := wrong_kind(slot, config.slot, server.database)) is not None:
         return [unfit]
     if (why := slot.lost_because) is not None:
@@ -41,16 +41,16 @@ async def slot_findings(
     wal = await catalog.slot_wal(config.slot)
     if wal.restart_lsn is None:
         # The slot was dropped since we looked it up.
-        return absent(config, server, oldest, rate)
-    reader = await queries.reader(catalog, slot.active_pid) if slot.active_pid else ""
+        return missing_slot(config, server, oldest, rate)
+    reader = await queries.slot_reader(catalog, slot.active_pid) if slot.active_pid else ""
     missing = await queries.missing_standbys(catalog) if slot.failover and not server.standby else []
     return [
-        taken(config.slot, slot.active_pid, reader),
-        held(config.slot, slot, wal.retained, oldest),
+        in_use(config.slot, slot.active_pid, reader),
+        retained_wal(config.slot, slot, wal.retained, oldest),
         forecast(config.slot, server, wal.retained, wal.safe, rate),
-        *idle(config.slot, server, slot),
+        *idle_timeout(config.slot, server, slot),
         *two_phase_kept(config, slot),
-        *held_back(config.slot, missing),
+        *awaiting_standbys(config.slot, missing),
     ]
 
 
@@ -61,7 +61,7 @@ async def wal_rate(catalog: Catalog) -> float:
     return max(0, await catalog.wal_end() - start_lsn) / (time.monotonic() - start)
 
 
-def absent(
+def missing_slot(
     config: SourceConfig, server: ServerFacts, oldest: OldestTransaction | None, rate: float
 ) -> list[Finding]:
     if not config.create:
@@ -73,11 +73,11 @@ def absent(
                 " in that database; or source.create: true",
             )
         ]
-    found = [
+    findings = [
         ok(f"slot {config.slot} does not exist; a run creates it and relays what is committed from then on")
     ]
     if oldest is not None and oldest.age_s > _LONG_OPEN_S:
-        found.append(
+        findings.append(
             warning(
                 f"{oldest.owner} has a transaction open for {duration(oldest.age_s)}",
                 "creating the slot waits until every transaction that has written has ended",
@@ -85,7 +85,7 @@ def absent(
             )
         )
     safe = math.inf if server.keep_bytes is None else server.keep_bytes
-    return [*found, forecast(config.slot, server, 0, safe, rate)]
+    return [*findings, forecast(config.slot, server, 0, safe, rate)]
 
 
 def wrong_kind(slot: Slot, name: str, database: str) -> Finding | None:
@@ -93,7 +93,7 @@ def wrong_kind(slot: Slot, name: str, database: str) -> Finding | None:
     try:
         check_slot_kind(slot, name, database)
     except SetupError as refusal:
-        return refused(refusal, "a run stops before it streams")
+        return refusal_finding(refusal, "a run stops before it streams")
     return None
 
 
@@ -106,18 +106,18 @@ def lost(name: str, why: str) -> Finding:
     )
 
 
-def taken(name: str, pid: int | None, reader: str) -> Finding:
+def in_use(name: str, pid: int | None, reader: str) -> Finding:
     if pid is None:
         return ok(f"slot {name} exists, and nobody else reads it")
     return warning(
         f"slot {name} is in use by PID {pid}" + (f", {reader}" if reader else ""),
         "a slot can have only one reader; a second relay waits until the first has ended",
         f"nothing, if this relay is running; else stop that program, or SELECT pg_terminate_backend({pid})",
-        by_a_run=True,
+        expected_in_run=True,
     )
 
 
-def held(name: str, slot: Slot, retained: float, oldest: OldestTransaction | None) -> Finding:
+def retained_wal(name: str, slot: Slot, retained: float, oldest: OldestTransaction | None) -> Finding:
     """The WAL that the slot holds back, and what causes that. `retained` is in bytes."""
     holds = f"slot {name} holds back {size(retained)} of WAL"
     if slot.wal_status == "unreserved":
@@ -159,7 +159,7 @@ def forecast(name: str, server: ServerFacts, retained: float, safe: float, rate:
     )
 
 
-def idle(name: str, server: ServerFacts, slot: Slot) -> list[Finding]:
+def idle_timeout(name: str, server: ServerFacts, slot: Slot) -> list[Finding]:
     if not server.idle_timeout_s or slot.active_pid is not None:
         return []
     left = max(0.0, server.idle_timeout_s - (slot.inactive_s or 0.0))
@@ -185,7 +185,7 @@ def two_phase_kept(config: SourceConfig, slot: Slot) -> list[Finding]:
     ]
 
 
-def held_back(name: str, missing: list[str]) -> list[Finding]:
+def awaiting_standbys(name: str, missing: list[str]) -> list[Finding]:
     """A failover slot's reader waits for standbys; `missing` are the slots that none reads."""
     if not missing:
         return []

@@ -71,20 +71,21 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a run gets: `tables` as they are published, and `stored`, the tables that store the rows.
+    """What a run gets: `tables` as they are published, and `leaves`, the tables that store the rows.
 
-    They differ for a partitioned table that is published as one: `stored` has its partitions, and `roots`
-    maps their OIDs to its own. `changed` has the OIDs of tables whose updates or deletes are published.
-    `columns` has each distinct list of published columns by OID; `listed` has the OIDs of tables with an
-    explicit column list; both are empty before Postgres 15. `schemas` are published whole; None means all.
+    They differ for a partitioned table that is published as one: `leaves` has its partitions, and `roots`
+    maps their OIDs to its own. `updates_published` has the OIDs of tables whose updates or deletes are
+    published. `columns` has each distinct list of published columns by OID; `with_column_list` has the OIDs
+    of tables with an explicit column list; both are empty before Postgres 15. `schemas` are published whole;
+    None means all.
     """
 
     tables: tuple[Table, ...] = ()
-    stored: tuple[Table, ...] = ()
+    leaves: tuple[Table, ...] = ()
     roots: dict[int, int] = field(default_factory=dict)
-    changed: frozenset[int] = frozenset()
+    updates_published: frozenset[int] = frozenset()
     columns: dict[int, list[list[str]]] = field(default_factory=dict)
-    listed: frozenset[int] = frozenset()
+    with_column_list: frozenset[int] = frozenset()
     schemas: tuple[str, ...] | None = ()
     truncates: bool = True
 
@@ -93,8 +94,8 @@ class Published:
         """The OIDs of `tables` whose updates may leave out large values: old rows are not sent whole."""
         return frozenset(
             self.roots.get(table.oid, table.oid)
-            for table in self.stored
-            if table.large and table.identity != "f" and table.oid in self.changed
+            for table in self.leaves
+            if table.large and table.identity != "f" and table.oid in self.updates_published
         )
 
 
@@ -150,14 +151,14 @@ async def published(catalog: Catalog, names: Sequence[str]) -> Published:
     ).format(*_column_lists(catalog.server_version))
     rows = await catalog.rows(query, (list(names),))
     oids = [row[0] for row in rows]
-    stored = await leaves(catalog, oids)
+    leaf_roots = await leaves(catalog, oids)
     return Published(
         tables=await tables(catalog, oids),
-        stored=await tables(catalog, [leaf for leaf, _ in stored]),
-        roots={leaf: table for leaf, table in stored if leaf != table},
-        changed=_with_leaves({row[0] for row in rows if row[1]}, stored),
+        leaves=await tables(catalog, [leaf for leaf, _ in leaf_roots]),
+        roots={leaf: table for leaf, table in leaf_roots if leaf != table},
+        updates_published=_with_leaves({row[0] for row in rows if row[1]}, leaf_roots),
         columns={row[0]: row[2] for row in rows if row[2]},
-        listed=frozenset(row[0] for row in rows if row[3]),
+        with_column_list=frozenset(row[0] for row in rows if row[3]),
         schemas=await _whole_schemas(catalog, names),
     )
 
@@ -167,7 +168,7 @@ async def planned(catalog: Catalog, names: Sequence[TableOrSchema]) -> Published
     oids = [leaf for leaf, _ in await leaves(catalog, [row[0] for row in await publishable(catalog, names)])]
     found = await tables(catalog, oids)
     schemas = tuple(schema for schema, table in names if table is None)
-    return Published(found, found, changed=frozenset(oids), schemas=schemas if names else None)
+    return Published(found, found, updates_published=frozenset(oids), schemas=schemas if names else None)
 
 
 def _column_lists(version: int) -> tuple[sql.SQL, sql.SQL]:
@@ -190,7 +191,7 @@ async def tables(catalog: Catalog, oids: Sequence[int]) -> tuple[Table, ...]:
         "ARRAY(SELECT a.attname::text FROM pg_index i JOIN pg_attribute a "
         "ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:{} - 1]) "
         "WHERE i.indrelid = c.oid AND i.indisreplident ORDER BY a.attnum), "
-        # Its size would be exact, but whoever asks for that waits for locks. Pages are as VACUUM found them.
+        # Asking for its size would be exact, but waits for locks. relpages is what VACUUM last found.
         "coalesce(t.relpages > 0 OR pg_stat_get_tuples_inserted(t.oid) > 0, false) "
         "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "LEFT JOIN pg_class t ON t.oid = c.reltoastrelid WHERE c.oid = ANY (%s) ORDER BY 2, 3"
@@ -215,8 +216,8 @@ async def leaves(catalog: Catalog, oids: Collection[int]) -> list[tuple[int, int
     return [(row[0], row[1]) for row in await catalog.rows(query, (list(oids),))]
 
 
-def _with_leaves(of: set[int], stored: Sequence[tuple[int, int]]) -> frozenset[int]:
-    return frozenset(of | {leaf for leaf, table in stored if table in of})
+def _with_leaves(oids: set[int], leaf_roots: Sequence[tuple[int, int]]) -> frozenset[int]:
+    return frozenset(oids | {leaf for leaf, root in leaf_roots if root in oids})
 
 
 async def every_table(catalog: Catalog, published: Published) -> list[tuple[int, str]]:
@@ -331,6 +332,6 @@ def _is_published(oid: int, column: str, published: Published) -> bool:
     return lists is None or any(column in names for names in lists)
 
 
-def differing(lists: Sequence[Sequence[str]]) -> bool:
+def lists_differ(lists: Sequence[Sequence[str]]) -> bool:
     """Whether publications disagree on a table's columns; their order does not matter."""
     return any(set(one) != set(other) for one, other in pairwise(lists))

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pgrelay.check import table_queries
-from pgrelay.check.findings import Finding, error, ok, some, warning
+from pgrelay.check.findings import Finding, error, first_few, ok, warning
 from pgrelay.check.keys import key_findings
 from pgrelay.check.patterns import pattern_findings
-from pgrelay.check.table_queries import Column, Published, differing
+from pgrelay.check.table_queries import Column, Published, lists_differ
 from pgrelay.config import Config
 from pgrelay.encode.binary.values import binary_encoding
 from pgrelay.encode.encodings import Encodings
@@ -23,58 +23,61 @@ from pgrelay.relay.record_options import encodings_of
 async def table_findings(
     catalog: Catalog, config: Config, published: Published, selection: Selection
 ) -> list[Finding]:
-    relayed = selected(published, selection)
+    relayed = relayed_tables(published, selection)
     return [
         *await key_findings(catalog, config, published, relayed, selection),
-        *conflicting(published),
-        *unselected(published, relayed),
-        *truncated_whole(relayed),
+        *conflicting_columns(published),
+        *left_out_tables(published, relayed),
+        *unsent_partition_truncates(relayed),
         *await pattern_findings(catalog, config.records, published),
         *await _unlogged(catalog, published),
-        *(await _unreadable(catalog, config, relayed, selection) if config.source.binary else []),
-        *(await _taken(catalog, relayed, selection) if config.records.envelope == "flat" else []),
+        *(await _unreadable_binary(catalog, config, relayed, selection) if config.source.binary else []),
+        *(await _name_clashes(catalog, relayed, selection) if config.records.envelope == "flat" else []),
     ]
 
 
-def selected(published: Published, selection: Selection) -> Published:
+def relayed_tables(published: Published, selection: Selection) -> Published:
     """`published` without the tables that the relay leaves out."""
-    taken = tuple(table for table in published.tables if selection.takes(str(table)))
+    taken = tuple(table for table in published.tables if selection.is_relayed(str(table)))
     return replace(published, tables=taken)
 
 
-def unselected(published: Published, relayed: Published) -> list[Finding]:
-    left_out = len(published.tables) - len(relayed.tables)
-    if not left_out:
+def left_out_tables(published: Published, relayed: Published) -> list[Finding]:
+    count = len(published.tables) - len(relayed.tables)
+    if not count:
         return []
-    what = f"records.tables leaves out {left_out:,} of {counted(len(published.tables), 'published table')}"
+    what = f"records.tables leaves out {count:,} of {counted(len(published.tables), 'published table')}"
     if relayed.tables:
         return [ok(what)]
     cure = "write patterns that match the whole of schema.table: public\\.orders_.*"
     return [warning(what, "there is nothing to relay", cure)]
 
 
-def conflicting(published: Published) -> list[Finding]:
-    tables = [table.quoted for table in published.tables if differing(published.columns.get(table.oid, []))]
+def conflicting_columns(published: Published) -> list[Finding]:
+    tables = [
+        table.quoted for table in published.tables if lists_differ(published.columns.get(table.oid, []))
+    ]
     if not tables:
         return []
     return [
         error(
-            f"{counted(len(tables), 'table')} published with different columns: {some(tables)}",
+            f"{counted(len(tables), 'table')} published with different columns: {first_few(tables)}",
             "Postgres ends the stream if its publications disagree on a table's columns",
             "give the table the same column list in all of source.publications",
         )
     ]
 
 
-def truncated_whole(relayed: Published) -> list[Finding]:
-    """Tables that lose a partition without a word from Postgres (pgoutput_truncate), if truncates matter."""
+def unsent_partition_truncates(relayed: Published) -> list[Finding]:
+    """Tables whose partitions may vanish without a word from Postgres (pgoutput_truncate), if it matters."""
     roots = set(relayed.roots.values())
     tables = [table.quoted for table in relayed.tables if table.oid in roots]
     if not tables or not relayed.truncates:
         return []
     return [
         warning(
-            f"{counted(len(tables), 'partitioned table')} published as one, with truncates: {some(tables)}",
+            f"{counted(len(tables), 'partitioned table')} published as one, with truncates: "
+            f"{first_few(tables)}",
             "Postgres sends nothing for a TRUNCATE, DETACH or DROP of one partition: consumers keep its rows",
             "DELETE a partition's rows before such a statement; if you do, leave truncate out of publish",
         )
@@ -89,14 +92,14 @@ async def _unlogged(catalog: Catalog, published: Published) -> list[Finding]:
         return []
     return [
         warning(
-            f"{counted(len(tables), 'unlogged table')}: {some(tables)}",
+            f"{counted(len(tables), 'unlogged table')}: {first_few(tables)}",
             "the WAL has no changes of unlogged tables, so they are not relayed",
-            some([f"ALTER TABLE {name} SET LOGGED" for name in tables], "; ") + ", if they should be",
+            first_few([f"ALTER TABLE {name} SET LOGGED" for name in tables], "; ") + ", if they should be",
         )
     ]
 
 
-async def _unreadable(
+async def _unreadable_binary(
     catalog: Catalog, config: Config, relayed: Published, selection: Selection
 ) -> list[Finding]:
     columns = [
@@ -106,30 +109,32 @@ async def _unreadable(
     ]
     unknown = {column.type_oid for column in columns if builtin_type(column.type_oid) is None}
     types = await Facts(catalog).types(unknown) if unknown else {}
-    return unreadable(columns, types, encodings_of(config, await catalog.setting("server_encoding")))
+    return unreadable_binary(columns, types, encodings_of(config, await catalog.setting("server_encoding")))
 
 
-def unreadable(
+def unreadable_binary(
     columns: Sequence[Column], types: dict[int, ColumnType], encodings: Encodings
 ) -> list[Finding]:
     """Columns whose binary form we can't decode; `types` has the types that are not built in."""
     names = [
         f"{column.quoted}.{column.name} ({column.type_name})"
         for column in columns
-        if not _is_read(builtin_type(column.type_oid, column.typmod) or types.get(column.type_oid), encodings)
+        if not _is_readable(
+            builtin_type(column.type_oid, column.typmod) or types.get(column.type_oid), encodings
+        )
     ]
     if not names:
         return []
     return [
         error(
-            f"source.binary: pgrelay can't read the binary form of {some(names)}",
+            f"source.binary: pgrelay can't read the binary form of {first_few(names)}",
             "the first row of such a table stops the relay, whatever value the column has",
             "set source.binary: false",
         )
     ]
 
 
-async def _taken(catalog: Catalog, relayed: Published, selection: Selection) -> list[Finding]:
+async def _name_clashes(catalog: Catalog, relayed: Published, selection: Selection) -> list[Finding]:
     """Columns named like a member that the flat envelope adds; another relay's sink may have created them."""
     columns = [
         f"{table.quoted}.{name}"
@@ -140,12 +145,12 @@ async def _taken(catalog: Catalog, relayed: Published, selection: Selection) -> 
         return []
     return [
         error(
-            f"records.envelope: flat adds members with the same names as {some(columns)}",
+            f"records.envelope: flat adds members with the same names as {first_few(columns)}",
             "the first row of such a table stops the relay",
             "drop the columns with records.columns.drop, or set records.envelope: debezium",
         )
     ]
 
 
-def _is_read(column: ColumnType | None, encodings: Encodings) -> bool:
+def _is_readable(column: ColumnType | None, encodings: Encodings) -> bool:
     return column is not None and binary_encoding(column, encodings) is not None

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pgrelay.check.findings import Finding, all_refused
+from pgrelay.check.findings import Finding, refusal_findings
 from pgrelay.check.table_queries import Published
 from pgrelay.config import Config
 from pgrelay.errors import SetupError
@@ -19,7 +19,7 @@ class WantedTopic:
     """
 
     name: str
-    of: TopicKind = "rows"
+    kind: TopicKind = "rows"
     keyless: bool = False
     partial: bool = False
     truncates: bool = False
@@ -54,4 +54,4 @@ def wanted_topics(relayed: Published, config: Config) -> tuple[list[WantedTopic]
         wanted.append(WantedTopic(names.message, "messages", keyless=not records.key))
     why = "a run does not start, or stops at the first change of the second"
     fate, cure = "would share a topic with another", "change records.topic"
-    return wanted, all_refused(collisions, why, noun="table", fate=fate, cure=cure)
+    return wanted, refusal_findings(collisions, why, noun="table", fate=fate, cure=cure)

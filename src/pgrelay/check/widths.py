@@ -1,8 +1,8 @@
 """Compare the widest rows with the largest record, in a sample of the tables that may have such rows.
 
 Only tables with values in their TOAST table are sampled: those with the largest ones, some rows each, and
-only if we may SELECT from them (a run itself does not need that right). How large it is tells little, since
-compression may make one byte of 250.
+only if we may SELECT from them (a run itself does not need that right). The size of a TOAST table says little
+about its values, since compression may turn 250 bytes into one.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.check.findings import Finding, ok, some, unexamined, warning
+from pgrelay.check.findings import Finding, first_few, not_checked, ok, warning
 from pgrelay.check.table_queries import Table
 from pgrelay.errors import PgrelayError
 from pgrelay.figures import counted, size
@@ -34,9 +34,9 @@ class Candidate:
         return f"{self.schema}.{self.name}"
 
 
-async def width_findings(catalog: Catalog, stored: Sequence[Table], largest_record: int) -> list[Finding]:
-    """`stored` are the tables that hold the rows; `largest_record` in bytes."""
-    candidates, total = await _candidates(catalog, stored)
+async def width_findings(catalog: Catalog, leaves: Sequence[Table], largest_record: int) -> list[Finding]:
+    """`leaves` are the tables that hold the rows; `largest_record` in bytes."""
+    candidates, total = await _candidates(catalog, leaves)
     widths: dict[str, int] = {}
     failed: list[Finding] = []
     for each in candidates:
@@ -44,12 +44,12 @@ async def width_findings(catalog: Catalog, stored: Sequence[Table], largest_reco
             try:
                 widths[str(each)] = await _widest(catalog, each)
             except PgrelayError as refusal:
-                failed.append(unexamined(f"the width of rows in {each}", refusal))
-    closed = [str(each) for each in candidates if not each.readable]
-    return judged(widths, closed, total, largest_record) + failed
+                failed.append(not_checked(f"the width of rows in {each}", refusal))
+    unreadable = [str(each) for each in candidates if not each.readable]
+    return wide_rows(widths, unreadable, total, largest_record) + failed
 
 
-async def _candidates(catalog: Catalog, stored: Sequence[Table]) -> tuple[list[Candidate], int]:
+async def _candidates(catalog: Catalog, leaves: Sequence[Table]) -> tuple[list[Candidate], int]:
     """Those to sample, and how many tables have large values."""
     query = sql.SQL(
         "SELECT n.nspname, c.relname, has_table_privilege(c.oid, 'SELECT'), c.relpages, count(*) OVER () "
@@ -57,14 +57,14 @@ async def _candidates(catalog: Catalog, stored: Sequence[Table]) -> tuple[list[C
         "WHERE c.oid = ANY (%s) AND c.reltoastrelid <> 0 AND pg_relation_size(c.reltoastrelid) > 0 "
         "ORDER BY pg_relation_size(c.reltoastrelid) DESC LIMIT {}"
     ).format(sql.Literal(_TABLES))
-    rows = await catalog.rows(query, ([table.oid for table in stored],))
+    rows = await catalog.rows(query, ([table.oid for table in leaves],))
     return [Candidate(*row[:4]) for row in rows], rows[0][4] if rows else 0
 
 
 async def _widest(catalog: Catalog, table: Candidate) -> int:
     """Bytes of the widest row of a sample, as text; 0 if the sample has no row."""
     percent = 100.0 if table.pages < _ROWS else 100.0 * _ROWS / table.pages
-    # Where a table has a column t, t::text would be that column.
+    # Not t::text: in a table with a column t, that would be the column.
     query = sql.SQL(
         "SELECT coalesce(max(octet_length((t.*)::text)), 0) "
         "FROM (SELECT * FROM {} TABLESAMPLE SYSTEM ({}) LIMIT {}) t"
@@ -72,8 +72,10 @@ async def _widest(catalog: Catalog, table: Candidate) -> int:
     return int((await catalog.rows(query))[0][0])
 
 
-def judged(widths: dict[str, int], closed: Sequence[str], total: int, largest_record: int) -> list[Finding]:
-    """`widths` has the widest row of each sample, in bytes; `closed` are tables that we may not read.
+def wide_rows(
+    widths: dict[str, int], unreadable: Sequence[str], total: int, largest_record: int
+) -> list[Finding]:
+    """`widths` has the widest row of each sample, in bytes; `unreadable` are tables that we may not read.
 
     `total` is how many tables have large values; some may be in neither.
     """
@@ -81,20 +83,20 @@ def judged(widths: dict[str, int], closed: Sequence[str], total: int, largest_re
     if not total:
         return [ok(f"no table has values large enough (TOAST) for rows above {limit}")]
     wide = {table: width for table, width in widths.items() if width >= largest_record}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if wide:
         most = max(wide.values())
-        found.append(
+        findings.append(
             warning(
-                f"rows of up to {size(most)} in {some(sorted(wide))}",
+                f"rows of up to {size(most)} in {first_few(sorted(wide))}",
                 f"message.max.bytes is {limit}; a larger record can't be delivered",
                 f"set message.max.bytes: {2 * most} in sink.kafka, and max.message.bytes for their topics",
             )
         )
     elif widths:
         of = f"{len(widths):,} of {counted(total, 'table')} with large values"
-        found.append(ok(f"samples of up to {_ROWS} rows from {of} have no row above {limit}"))
-    if closed:
-        tables = f"{counted(len(closed), 'table')} with large values: {some(closed)}"
-        found.append(ok(f"{tables}; not searched for rows above {limit}: no right to SELECT from them"))
-    return found
+        findings.append(ok(f"samples of up to {_ROWS} rows from {of} have no row above {limit}"))
+    if unreadable:
+        tables = f"{counted(len(unreadable), 'table')} with large values: {first_few(unreadable)}"
+        findings.append(ok(f"{tables}; not searched for rows above {limit}: no right to SELECT from them"))
+    return findings

@@ -12,7 +12,7 @@ from typing import Final
 from pgrelay.config.document import load_as, read
 from pgrelay.config.environment import find_overrides
 from pgrelay.config.model import Config, Errors, Http, Log, Records, SinkConfig, SourceConfig, Transactions
-from pgrelay.config.whereabouts import Whereabouts
+from pgrelay.config.status_endpoint import StatusEndpoint
 
 __all__ = [
     "Config",
@@ -22,11 +22,11 @@ __all__ = [
     "Records",
     "SinkConfig",
     "SourceConfig",
+    "StatusEndpoint",
     "Transactions",
-    "Whereabouts",
     "example",
     "load",
-    "load_whereabouts",
+    "load_status_endpoint",
 ]
 
 _EXAMPLE: Final = "config.example.yaml, which pgrelay example prints"
@@ -50,11 +50,13 @@ def load(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) 
     return load_as(Config, path, text, environ, overrides, example=_EXAMPLE)
 
 
-def load_whereabouts(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> Whereabouts:
-    """Read where the relay of a configuration file listens; the rest, with its secrets, may be missing.
+def load_status_endpoint(
+    path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ
+) -> StatusEndpoint:
+    """Read where the relay of a configuration file listens; everything else may be missing, secrets included.
 
     Raises SetupError: one line for each mistake.
     """
     text = read(path, _EXAMPLE)
     overrides = find_overrides(environ, Config, text)
-    return load_as(Whereabouts, path, text, environ, overrides, example=_EXAMPLE, partly=True)
+    return load_as(StatusEndpoint, path, text, environ, overrides, example=_EXAMPLE, ignore_unknown=True)

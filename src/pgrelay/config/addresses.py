@@ -32,33 +32,33 @@ def is_host(text: str) -> bool:
         return False
 
 
-def dsn(value: str) -> str:
+def check_dsn(value: str) -> str:
     """A libpq connection string. Raises ValueError with the cure."""
     # libpq's own message can quote a piece of the password, so it is not passed on. An unescaped slash in a
     # password turns the rest of the password into a port, and ports are shown.
-    meant = ""
+    suggestion = ""
     try:
         parameters = {name: str(given) for name, given in conninfo_to_dict(value).items()}
         ports = parameters.get("port", "")
         readable = all(port.isdecimal() for port in ports.split(",") if port)
     except ProgrammingError as error:
-        parameters, readable, meant = {}, False, _parameter_meant(str(error))
+        parameters, readable, suggestion = {}, False, _suggested_parameter(str(error))
     if not readable:
         raise ValueError(
-            f"libpq can't read it{meant}; write postgresql://user@host:5432/dbname, "
+            f"libpq can't read it{suggestion}; write postgresql://user@host:5432/dbname, "
             "special characters as %XX, or host=... dbname=..., values with spaces in single quotes"
         )
     if _holds_user_info(value, parameters):
         raise ValueError("its host or database contains an @; write an @ in user or password as %40")
-    if not _hosts_are_hosts(parameters):
+    if not _has_valid_hosts(parameters):
         raise ValueError("its host is not a valid name: each part between dots has 1 to 63 bytes; correct it")
     if "replication" in parameters:
         raise ValueError("sets replication, which pgrelay sets itself; leave it out")
     return value
 
 
-def _parameter_meant(refusal: str) -> str:
-    """The parameter that comes near to the one which libpq refuses; that is not shown: it may be secret."""
+def _suggested_parameter(refusal: str) -> str:
+    """The known parameter closest to the one that libpq refuses, which is not shown as it may be secret."""
     if not (refused := _REFUSED_PARAMETER.match(refusal)):
         return ""
     known = [option.keyword.decode() for option in Conninfo.get_defaults()]
@@ -67,7 +67,7 @@ def _parameter_meant(refusal: str) -> str:
 
 
 def _holds_user_info(value: str, parameters: dict[str, str]) -> bool:
-    """Whether libpq took the rest of a password for a host or for the database."""
+    """Whether libpq took the rest of a password for a host or the database."""
     # A host that begins with @ is an abstract socket; one that begins with a slash is a directory.
     hosts = parameters.get("host", "").split(",")
     database = parameters.get("dbname", "")
@@ -76,7 +76,7 @@ def _holds_user_info(value: str, parameters: dict[str, str]) -> bool:
     )
 
 
-def _hosts_are_hosts(parameters: dict[str, str]) -> bool:
+def _has_valid_hosts(parameters: dict[str, str]) -> bool:
     """Whether every host that will be looked up can be; hostaddr and socket directories need no lookup."""
     if parameters.get("hostaddr"):
         return True
@@ -84,7 +84,7 @@ def _hosts_are_hosts(parameters: dict[str, str]) -> bool:
     return all(not host or host.startswith("/") or is_host(host) for host in hosts)
 
 
-def brokers(value: str) -> str | None:
+def brokers_fault(value: str) -> str | None:
     """What is wrong with `host:port,host:port`, with the cure; None if nothing is."""
     cure = "write host:port,host:port, an IPv6 host in brackets"
     if "@" in value:
@@ -109,7 +109,7 @@ def _is_ipv6(text: str) -> bool:
     return True
 
 
-def registry(value: str) -> str | None:
+def registry_fault(value: str) -> str | None:
     """What is wrong with the registry's URL, or comma-separated URLs, with the cure; None if nothing is."""
     if all(_is_registry(url.strip()) for url in value.split(",")):
         return None

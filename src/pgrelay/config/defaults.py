@@ -1,4 +1,4 @@
-"""What a configuration says beyond its defaults."""
+"""What a configuration sets beyond the defaults."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,12 +10,12 @@ from pgrelay.config.model import Config
 
 
 def without_defaults(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a configuration as `Config.masked` gives it: the keys whose value is not the default."""
-    told: dict[str, Any] = {}
+    """The keys of a configuration, in the form of `Config.masked`, whose value is not the default."""
+    changed: dict[str, Any] = {}
     for section, values in shown.items():
         field = Config.model_fields.get(section)
         if field is None:  # of another version of pgrelay
-            told[section] = values
+            changed[section] = values
             continue
         assert isinstance(field.annotation, type)
         assert issubclass(field.annotation, BaseModel)
@@ -28,5 +28,5 @@ def without_defaults(shown: Mapping[str, Any]) -> dict[str, Any]:
             name: value for name, value in values.items() if name not in defaults or value != defaults[name]
         }
         if kept:
-            told[section] = kept
-    return told
+            changed[section] = kept
+    return changed

@@ -23,18 +23,18 @@ def load_as(
     overrides: Sequence[Override] = (),
     *,
     example: str,
-    partly: bool = False,
+    ignore_unknown: bool = False,
 ) -> Model:
     """Validate the text of a file of sections, each a mapping of keys. Errors name `example` as a template.
 
-    `partly`: the file has more sections and keys than `model`, and they are not looked at. Raises SetupError:
-    one line for each mistake.
+    `ignore_unknown`: ignore sections and keys that `model` does not have. Raises SetupError: one line for
+    each mistake.
     """
     name = os.fspath(path)
     tree = _sections(parse_yaml(text, name), name, model, example)
     apply_overrides(tree, overrides)
-    if partly:
-        tree = _part(tree, model)
+    if ignore_unknown:
+        tree = _known_part(tree, model)
     # An override's value already comes from the environment, so a ${ in it is literal.
     skip = frozenset(override.path for override in overrides)
     return _validate(model, substitute(tree, environ, name, skip), name, overrides)
@@ -71,7 +71,7 @@ def _sections(document: Tree, name: str, model: type[BaseModel], example: str) -
     return document
 
 
-def _part(tree: dict[str, Tree], model: type[BaseModel]) -> dict[str, Tree]:
+def _known_part(tree: dict[str, Tree], model: type[BaseModel]) -> dict[str, Tree]:
     """Those sections and keys of the document that the model has."""
     part: dict[str, Tree] = {}
     for section, field in model.model_fields.items():

@@ -22,11 +22,11 @@ from pgrelay.config.yaml_document import Tree, parse_yaml
 from pgrelay.errors import SetupError
 
 _PREFIX: Final = "PGRELAY_"
-_LEVEL: Final = "__"
+_SEPARATOR: Final = "__"
 # A default may contain anything except a closing brace or another reference.
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\{))*))?\}")
 
-_NO_TEXT: Final = "contains bytes that are not UTF-8; write them as text, such as base64"
+_NOT_UTF8: Final = "contains bytes that are not UTF-8; write them as text, such as base64"
 
 KeyPath = tuple[str, ...]
 T = TypeVar("T")
@@ -47,9 +47,9 @@ def find_overrides(environ: Mapping[str, str], model: type[BaseModel], text: str
     `text` is that of the file. Raises SetupError naming the variables whose key `model` doesn't have.
     """
     found: list[Override] = []
-    mistakes = _without_level(environ, model, text)
+    mistakes = _misspelled_overrides(environ, model, text)
     for variable in sorted(environ):
-        if not (variable.startswith(_PREFIX) and _LEVEL in variable):
+        if not (variable.startswith(_PREFIX) and _SEPARATOR in variable):
             continue
         try:
             found.append(_override(variable, environ[variable], model))
@@ -60,10 +60,10 @@ def find_overrides(environ: Mapping[str, str], model: type[BaseModel], text: str
     return sorted(found, key=lambda override: len(override.path))
 
 
-def _without_level(environ: Mapping[str, str], model: type[BaseModel], text: str) -> list[str]:
+def _misspelled_overrides(environ: Mapping[str, str], model: type[BaseModel], text: str) -> list[str]:
     """A line for each variable that would set a key if its name had two underscores."""
     mistakes = []
-    unused = sorted(environ.keys() - _referred(text))
+    unused = sorted(environ.keys() - _names_in(text))
     for section, keys in _kinds(model).items():
         alone = _variable(section)
         if alone in unused:
@@ -78,7 +78,7 @@ def _without_level(environ: Mapping[str, str], model: type[BaseModel], text: str
                 elif _is_entry(variable, whole, kind):
                     entry = variable.removeprefix(f"{whole}_")
                     mistakes.append(
-                        f"{variable}: overrides nothing; write {meant}{_LEVEL}{entry} for an entry of "
+                        f"{variable}: overrides nothing; write {meant}{_SEPARATOR}{entry} for an entry of "
                         f"{section}.{key}"
                     )
     return mistakes
@@ -86,58 +86,58 @@ def _without_level(environ: Mapping[str, str], model: type[BaseModel], text: str
 
 def _variable(*path: str) -> str:
     """The variable that overrides a key or an entry: `PGRELAY_SOURCE__DSN`."""
-    return f"{_PREFIX}{_LEVEL.join(path)}".upper()
+    return f"{_PREFIX}{_SEPARATOR.join(path)}".upper()
 
 
 def _is_entry(variable: str, whole: str, kind: type) -> bool:
     """Whether a variable would set an entry of the mapping that `whole` would set."""
-    if not variable.startswith(f"{whole}_") or _LEVEL in variable:
+    if not variable.startswith(f"{whole}_") or _SEPARATOR in variable:
         return False
     entry = variable.removeprefix(f"{whole}_").lower()
     return kind is dict or (issubclass(kind, BaseModel) and entry in kind.model_fields)
 
 
-def _referred(text: str) -> set[str]:
-    """The names of all variables that a text may refer to."""
+def _names_in(text: str) -> set[str]:
+    """All names in a text, among them those of the variables that it refers to."""
     return set(re.findall(r"\w+", text))
 
 
 def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
     path, kind = _target(variable, model)
     if not _is_text(text):
-        raise SetupError(f"{variable}: {'.'.join(path[:2])}: {_NO_TEXT}")
+        raise SetupError(f"{variable}: {'.'.join(path[:2])}: {_NOT_UTF8}")
     return Override(variable, path, text if kind is str else parse_yaml(text, variable))
 
 
 def _target(variable: str, model: type[BaseModel]) -> tuple[KeyPath, type]:
     """The path that a variable names, and the kind of value there, as in `_kinds`."""
-    section, *rest = variable.removeprefix(_PREFIX).lower().split(_LEVEL, 2)
+    section, *rest = variable.removeprefix(_PREFIX).lower().split(_SEPARATOR, 2)
     if not rest:
         shape, example = _variable("section", "key"), _variable("source", "dsn")
         raise SetupError(f"{variable}: names no key; write {shape}, such as {example}")
     key, *entries = rest
     kinds = _kinds(model)
-    kind = _known(variable, (section, key), _known(variable, (section,), kinds))
+    kind = _look_up(variable, (section, key), _look_up(variable, (section,), kinds))
     if not entries:
         return (section, key), kind
     [entry] = entries
     if issubclass(kind, BaseModel):
         path = section, key, entry
-        return path, _kind(_known(variable, path, kind.model_fields).annotation)
+        return path, _kind(_look_up(variable, path, kind.model_fields).annotation)
     if kind is not dict:
         whole = _variable(section, key)
         raise SetupError(f"{variable}: {section}.{key}: has no keys of its own; set {whole}")
-    if _LEVEL in entry:
+    if _SEPARATOR in entry:
         meant = _variable(section, key, re.sub("_+", "_", entry))
         raise SetupError(f"{variable}: {section}.{key}: one underscore stands for a dot; write {meant}")
     return (section, key, entry.replace("_", ".")), str
 
 
-def _known(variable: str, path: KeyPath, there: Mapping[str, T]) -> T:
-    """What is there under the last name of `path`. Raises SetupError if nothing is."""
-    if path[-1] not in there:
-        raise SetupError(f"{variable}: {'.'.join(path)}: {unknown_key(path[-1], list(there))}")
-    return there[path[-1]]
+def _look_up(variable: str, path: KeyPath, choices: Mapping[str, T]) -> T:
+    """The choice that the last name of `path` names. Raises SetupError if it names none."""
+    if path[-1] not in choices:
+        raise SetupError(f"{variable}: {'.'.join(path)}: {unknown_key(path[-1], list(choices))}")
+    return choices[path[-1]]
 
 
 def _kinds(model: type[BaseModel]) -> dict[str, dict[str, type]]:
@@ -213,7 +213,7 @@ def _bad_references(value: str, environ: Mapping[str, str]) -> list[str]:
         f"{name} is not set in the environment; set it, or write ${{{name}:-default}}"
         for name, default in names
         if name not in environ and default is None
-    ] + [f"{name} {_NO_TEXT}" for name, _ in names if not _is_text(environ.get(name, ""))]
+    ] + [f"{name} {_NOT_UTF8}" for name, _ in names if not _is_text(environ.get(name, ""))]
 
 
 def _is_text(value: str) -> bool:

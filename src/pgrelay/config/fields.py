@@ -16,11 +16,11 @@ from pydantic_core import PydanticCustomError
 from pgrelay.config import addresses
 from pgrelay.config.secrets import quoted
 
-_WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-_NOTHING: Final = frozenset({"", "~", "null"})
+_SWITCH_WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_NULL_WORDS: Final = frozenset({"", "~", "null"})
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
-# What double quotes in YAML make of \a, \b, \e, \f, \v and \0.
-_UNMEANT: Final = "\a\b\x1b\f\v\0"
+# What YAML's double quotes turn \a, \b, \e, \f, \v and \0 into.
+_CONTROL_CHARACTERS: Final = "\a\b\x1b\f\v\0"
 _KAFKA_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _TABLE: Final = re.compile(r'("(?:[^"]|"")+"|[^".*\s]+)\.("(?:[^"]|"")+"|[^".*\s]+|\*)')
 _PLACEHOLDERS: Final = frozenset({"prefix", "schema", "table"})
@@ -29,21 +29,21 @@ _PLACEHOLDERS: Final = frozenset({"prefix", "schema", "table"})
 def _switch(value: object) -> object:
     if isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.lower() in _WORDS:
-        return _WORDS[value.lower()]
+    if isinstance(value, str) and value.lower() in _SWITCH_WORDS:
+        return _SWITCH_WORDS[value.lower()]
     raise PydanticCustomError("switch", "expected true or false")
 
 
-def _nothing(value: object) -> object:
-    return None if isinstance(value, str) and value.lower() in _NOTHING else value
+def _null(value: object) -> object:
+    return None if isinstance(value, str) and value.lower() in _NULL_WORDS else value
 
 
 def _off(value: object) -> object:
-    # An empty text does not turn it off: it may come from a variable that somebody forgot to set.
-    return _nothing(value) if value != "" else value
+    # Empty text does not turn it off: it may come from a variable that somebody forgot to set.
+    return _null(value) if value != "" else value
 
 
-def _home(path: Path | None) -> Path | None:
+def _expand_home(path: Path | None) -> Path | None:
     """Expand `~/x` to a path below the home directory, as a shell does."""
     if path is not None and "\0" in str(path):
         raise ValueError("contains a NUL character, which no path can have; remove it")
@@ -162,14 +162,14 @@ def _unquote(name: str) -> str:
 
 
 def _brokers(value: str) -> str:
-    fault = addresses.brokers(value)
+    fault = addresses.brokers_fault(value)
     if fault is not None:
         raise ValueError(fault)
     return value
 
 
 def _pattern(value: str) -> str:
-    if any(character in value for character in _UNMEANT):
+    if any(character in value for character in _CONTROL_CHARACTERS):
         raise ValueError(
             f"{quoted(value)} contains a control character, as \\b in double quotes is; use single quotes"
         )
@@ -183,7 +183,7 @@ def _pattern(value: str) -> str:
 
 
 Switch = Annotated[bool, BeforeValidator(_switch)]
-Dsn = Annotated[str, AfterValidator(addresses.dsn)]
+Dsn = Annotated[str, AfterValidator(addresses.check_dsn)]
 SlotName = Annotated[str, AfterValidator(_slot)]
 PublicationName = Annotated[str, AfterValidator(_publication)]
 TableName = Annotated[str, AfterValidator(_table)]
@@ -194,7 +194,7 @@ Brokers = Annotated[str, AfterValidator(_brokers)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Listen = Annotated[str, AfterValidator(_listen)]
 ListenOrNone = Annotated[Listen | None, BeforeValidator(_off)]
-PathOrNone = Annotated[Path | None, BeforeValidator(_nothing), AfterValidator(_home)]
+PathOrNone = Annotated[Path | None, BeforeValidator(_null), AfterValidator(_expand_home)]
 ProtocolVersion = Annotated[Literal["auto", 1, 2, 3, 4], BeforeValidator(_version)]
 _Duration = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = _Duration

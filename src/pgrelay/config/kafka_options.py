@@ -1,4 +1,4 @@
-"""The librdkafka options that pgrelay refuses, since they would break what it promises, each with the reason.
+"""The librdkafka options that pgrelay refuses because they would break its guarantees, each with the reason.
 
 Numbers that librdkafka would read only in part are refused too. All other options pass through untouched;
 librdkafka itself refuses an unknown one when the producer is created. Names and aliases: librdkafka's
@@ -31,9 +31,9 @@ _NOT_TEXT: Final = frozenset({"on_delivery", "logger", "opaque", "default_topic_
 _MEASURES: Final = (".ms", ".bytes", ".kbytes", ".messages", ".size")
 _WHOLE: Final = re.compile("-?(0|[1-9][0-9]*)")
 # The only option that may be a fraction, under both of its names.
-LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
+LINGER_OPTIONS: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
 _FRACTION: Final = re.compile("[0-9]+([.][0-9]+)?")
-# Options whose values pgrelay computes with as well.
+# Options whose values pgrelay itself computes with.
 _COUNTED: Final = frozenset(
     {"batch.size", "message.max.bytes", "queue.buffering.max.kbytes", "transaction.timeout.ms"}
 )
@@ -84,14 +84,14 @@ _RULES: Final[Mapping[str, _Rule]] = {
 }
 
 
-def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def refused_options(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield (option, why with the cure) for each option that pgrelay refuses."""
     for name, value in options.items():
         if name in _NOT_TEXT or name.endswith("_cb"):
             yield name, "takes a Python function, which a configuration file can't give; leave it out"
             continue
         if name.endswith(_MEASURES) and not _read_whole(name, value):
-            kind = "number" if name in LINGERING else "whole number"
+            kind = "number" if name in LINGER_OPTIONS else "whole number"
             unit = " of milliseconds" if name.endswith(".ms") else ""
             yield name, f"got {quoted(value)}; write a {kind}{unit}"
             continue
@@ -102,15 +102,15 @@ def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _read_whole(name: str, value: str) -> bool:
     """Whether librdkafka would parse all of the value's text as the number that it looks like."""
-    if name in LINGERING:
+    if name in LINGER_OPTIONS:
         return _FRACTION.fullmatch(value) is not None
     return (_UNSIGNED if name in _COUNTED else _WHOLE).fullmatch(value) is not None
 
 
-def nowhere(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def broker_faults(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield (option, what is wrong and the cure) if the brokers' addresses are missing or malformed."""
     if not options.get(BOOTSTRAP, "").strip(", "):
         yield BOOTSTRAP, "missing; set it to the brokers, host:port,host:port"
     for name in _BROKERS:
-        if (fault := addresses.brokers(options.get(name, ""))) is not None:
+        if (fault := addresses.brokers_fault(options.get(name, ""))) is not None:
             yield name, fault

@@ -43,11 +43,11 @@ def lines(error: ValidationError, model: type[BaseModel], place: Callable[[KeyPa
     return [
         f"{place(_path(details))}: {_key(details)}{_fault(details, model)}"
         for details in error.errors(include_url=False)
-        if not _follows(details)
+        if not _is_consequence(details)
     ]
 
 
-def _follows(details: ErrorDetails) -> bool:
+def _is_consequence(details: ErrorDetails) -> bool:
     """Whether a list counts as too short only because its entries are invalid; those have their own lines."""
     return details["type"] == "too_short" and bool(details["input"])
 
@@ -79,7 +79,7 @@ def _fault(details: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "value_error":
         return str(context["error"])
     if kind in _SECTIONS and isinstance(details["input"], str):
-        # It may be what a key of it should have held: a connection string, a password.
+        # The text may be meant for one of its keys: a connection string, a password.
         return f"got text; write {_EXPECTED[kind]}"
     if kind in _EXPECTED:
         expected = _EXPECTED[kind].format_map(context).replace("'", "")

@@ -67,14 +67,14 @@ class SourceConfig(Section):
 
     @field_validator("snapshot", mode="before")
     @classmethod
-    def _built_already(cls, value: object) -> object:
+    def _check_snapshot(cls, value: object) -> object:
         if value == "initial":
             raise ValueError("initial is not supported yet; use never")
         return value
 
     @field_validator("streaming", "two_phase")
     @classmethod
-    def _spoken_by_protocol(cls, value: str | bool, info: ValidationInfo) -> str | bool:
+    def _check_protocol_version(cls, value: str | bool, info: ValidationInfo) -> str | bool:
         version = info.data.get("protocol_version", "auto")
         since = _TWO_PHASE_SINCE if value is True else _STREAMING_SINCE.get(str(value), 1)
         if isinstance(version, int) and version < since:
@@ -125,8 +125,8 @@ class SinkConfig(Section):
 
     @field_validator("kafka")
     @classmethod
-    def _keeps_promises(cls, options: dict[str, str]) -> dict[str, str]:
-        faults = [*kafka_options.refused(options), *kafka_options.nowhere(options)]
+    def _check_kafka_options(cls, options: dict[str, str]) -> dict[str, str]:
+        faults = [*kafka_options.refused_options(options), *kafka_options.broker_faults(options)]
         _raise_faults(((name,), text) for name, text in faults)
         return options
 
@@ -177,8 +177,8 @@ class Records(Section):
 
     @field_validator("schema_registry")
     @classmethod
-    def _at_an_address(cls, options: dict[str, str]) -> dict[str, str]:
-        fault = addresses.registry(options["url"]) if options.get("url") else None
+    def _check_registry_url(cls, options: dict[str, str]) -> dict[str, str]:
+        fault = addresses.registry_fault(options["url"]) if options.get("url") else None
         _raise_faults(iter([(("url",), fault)] if fault else []))
         return options
 
@@ -241,8 +241,8 @@ class Config(Section):
     log: Log = Field(default=Log(), description="what is logged, on stderr")
 
     @model_validator(mode="after")
-    def _has_what_it_needs(self) -> "Config":
-        _raise_faults(_lacking(self))
+    def _check_required_keys(self) -> "Config":
+        _raise_faults(_missing_keys(self))
         return self
 
     def masked(self) -> dict[str, Any]:
@@ -256,7 +256,7 @@ class Config(Section):
         return shown
 
 
-def _lacking(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
+def _missing_keys(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield (path, message) for each key that another one needs."""
     if config.records.format == "avro" and not config.records.schema_registry.get("url"):
         text = (

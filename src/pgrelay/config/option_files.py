@@ -9,7 +9,7 @@ from typing import Final
 _FILES: Final = frozenset(f"ssl.{name}.location" for name in ("certificate", "crl", "key", "keystore"))
 
 
-def unreadable(options: Mapping[str, str]) -> str | None:
+def unreadable_file(options: Mapping[str, str]) -> str | None:
     """The first option whose file can't be read, with its path and why; None if all can be read.
 
     Some clients' error messages name neither the path nor the reason.

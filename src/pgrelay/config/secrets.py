@@ -17,9 +17,9 @@ MASK: Final = "***"
 _SECRET = re.compile(
     r"password|passphrase|secret|token|.key$|key\.pem|jaas|basic\.auth|oauthbearer\.config|kinit\.cmd"
 )
-# What a URL asks for may hold a key, `?apikey=...`; a comma ends it only before another URL.
+# A URL's query may hold a key, `?apikey=...`; a comma ends it only before another URL.
 _QUERY = re.compile(r"(?<=\?)(?:(?!,\s*\w+://)\S)+")
-# A name that may be a secret's, and its value, in text that holds both by mistake.
+# A name that may be that of a secret, and its value, in text that holds both by mistake.
 _NAMED = re.compile(
     r"(?i)((?:passw(?:or)?d|passphrase|secret|token|key|jaas|user\.info)[\w.-]{0,40}[\"']?\s{0,9}[:=]\s{0,9})\S.*",
     re.DOTALL,
@@ -28,7 +28,7 @@ _NAMED = re.compile(
 _USER_INFO = re.compile(r"(?<=://)[^/\s]+(?=@)")
 
 _WORD_ENDS = re.compile(r"[\s,;=]+")
-_LEAST_WORD: Final = 4
+_MIN_WORD_LENGTH: Final = 4
 
 
 def is_secret(name: str) -> bool:
@@ -47,23 +47,23 @@ def mask_url(text: str) -> str:
 
 
 def mask_text(text: str) -> str:
-    """What somebody wrote in a wrong place, without what looks like a secret."""
+    """Text that was written in the wrong place, without what looks like a secret."""
     return _NAMED.sub(rf"\1{MASK}", mask_url(text))
 
 
 def quoted(text: str) -> str:
-    """Such a text in quotes, with escapes for what is not printable."""
+    """The masked text in quotes, with escapes for what is not printable."""
     return repr(mask_text(text))
 
 
-def mask_complaint(text: str, options: Mapping[str, str]) -> str:
-    """A client's error message without any secret option's value or a piece of it."""
+def mask_error(text: str, options: Mapping[str, str]) -> str:
+    """A client's error message without the values of secret options, or pieces of them."""
     for name, value in options.items():
         if is_secret(name):
             if value and name.startswith("basic.auth."):
                 text = text.replace(b64encode(value.encode()).decode(), MASK)
             # librdkafka quotes single words; at the end it quotes the rest of a value that it can't parse.
-            words = [word for word in _WORD_ENDS.split(value) if len(word) >= _LEAST_WORD]
+            words = [word for word in _WORD_ENDS.split(value) if len(word) >= _MIN_WORD_LENGTH]
             rests = (value[start:] for start in range(len(value)))
             rest = next((rest for rest in rests if text.endswith(f" {rest}")), "")
             text = text.removesuffix(rest) + MASK if rest else text

@@ -38,7 +38,7 @@ class Columns(Section):
 
     @field_validator("hash_key")
     @classmethod
-    def _needed_to_hash(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _check_hash_key(cls, value: str | None, info: ValidationInfo) -> str | None:
         if info.data.get("hash") and not value:
             raise ValueError("missing, but columns.hash needs it; set it to a secret, such as ${HASH_KEY}")
         return value

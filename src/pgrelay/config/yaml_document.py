@@ -1,8 +1,8 @@
 """Read YAML into plain mappings, lists and text.
 
 Scalars stay the text that was written, except an unquoted `null`, `~` or nothing, which is None. The key
-decides what the text means. So none of YAML 1.1's guesses can change a value (`off` to a boolean, `8080:30`
-to a number in base 60, `0.10` to 0.1), not even a password that looks like a number.
+decides what the text means. So YAML 1.1 can't guess wrong about a value (`off` as a boolean, `8080:30` as a
+number in base 60, `0.10` as 0.1), nor about a password that looks like a number.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ def _check_events(events: Iterable[yaml.Event], origin: str) -> None:
     anchors: dict[str, int] = {}
     depth = 0
     for event in events:
-        # Here, since the parser's time grows with the square of the depth.
+        # Checked this early because the parser's time grows with the square of the depth.
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH:
             raise SetupError(f"{origin}:{_line(event)}: {_TOO_DEEP}")

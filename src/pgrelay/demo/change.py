@@ -32,12 +32,12 @@ class Change:
         return tuple(self.key.values())
 
 
-def parse_change(topic: str, key: bytes | None, value: bytes | None, before_it: Change | None) -> Change:
-    """Parse a record. `before_it` is the change of the record before it in the partition."""
+def parse_change(topic: str, key: bytes | None, value: bytes | None, previous: Change | None) -> Change:
+    """Parse a record. `previous` is the change of the record that precedes it in the partition."""
     fields: Row = json.loads(key) if key is not None else {}
     if value is None:
-        assert before_it is not None, "a tombstone follows its delete"
-        last = before_it
+        assert previous is not None, "a tombstone follows its delete"
+        last = previous
         return Change(last.table, TOMBSTONE, fields, None, None, last.position, last.commit_us, last.xid)
     record = json.loads(value)
     source = record["source"]

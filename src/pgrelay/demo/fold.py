@@ -35,7 +35,7 @@ class Fold:
         if change.after is None:
             return rows.pop(change.row_key, None)
         previous = rows.get(change.row_key)
-        # A value that is missing because it did not change keeps its previous value.
+        # A column that is missing because it did not change keeps its previous value.
         rows[change.row_key] = {**(previous or {}), **change.after}
         return previous
 
@@ -62,7 +62,7 @@ class Comparison:
 
 
 def compare(connection: psycopg.Connection, rows: list[Row], table: str) -> Comparison:
-    """Compare one table with rows from elsewhere, while nobody writes to it."""
+    """Compare one table, to which nobody writes meanwhile, with rows from elsewhere."""
     query = _COMPARE.format(table=sql.Identifier(table))
     found = connection.execute(query, (json.dumps(rows),)).fetchone()
     assert found is not None, "counts are one row"

@@ -21,7 +21,7 @@ from pgrelay.demo.shop import TABLES
 from pgrelay.embedded.daemon import ServerFailed, log_tail
 from pgrelay.lsn import format_lsn
 
-_LOOK_EVERY_S: Final = 0.5
+_POLL_EVERY_S: Final = 0.5
 _STOP_TIMEOUT_S: Final = 30.0
 
 
@@ -41,7 +41,7 @@ class Lake:
         self._waiting: dict[str, deque[tuple[int, int]]] = {table: deque() for table in TABLES}
         self._lock = threading.Lock()
         self._started = threading.Event()
-        self._over = threading.Event()
+        self._stopping = threading.Event()
         self._failed = False
         self._shown: dict[str, int] = {}
 
@@ -51,14 +51,14 @@ class Lake:
             self._process = subprocess.Popen(
                 self._command, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True
             )
-        self._thread = threading.Thread(target=self._follow, name="lake")
+        self._thread = threading.Thread(target=self._poll, name="lake")
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
+        self._stopping.set()
         if kind is not None:
             self._process.terminate()
         self._thread.join()
@@ -81,33 +81,36 @@ class Lake:
         """Whether Spark and the mirror in it have started."""
         return self._started.is_set()
 
-    def saw(self, change: Change) -> None:
-        """Record a change that is in its topic, so the lake must get it."""
+    def expect(self, change: Change) -> None:
+        """Expect a change: it is in its topic, so the lake must get it."""
         if change.table in self._waiting and change.op != TOMBSTONE:
             with self._lock:
                 self._waiting[change.table].append((change.position[0], change.commit_us))
 
-    def has_all(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Whether the lake has every change seen so far."""
         with self._lock:
             return not any(self._waiting.values())
 
     def content(self) -> dict[str, list[Row]]:
         """Every row of every table. Raises ServerFailed."""
-        self._over.set()
+        self._stopping.set()
         self._thread.join()
         found = self._ask("rows")
         if found is None:
             raise ServerFailed(f"the lake has ended; the end of its log:\n{log_tail(self.log)}")
         return found
 
-    def news(self, rows: Mapping[str, int]) -> Iterator[Line]:
-        """If the lake's row counts have changed since the last call: a line with them, beside Postgres's."""
+    def progress(self, rows: Mapping[str, int]) -> Iterator[Line]:
+        """A line with the lake's row counts beside Postgres's, if they have changed since the last call."""
         if self.rows != self._shown:
             self._shown = dict(self.rows)
-            yield [("cyan", "  lake "), ("", "  ".join(_beside(table, self.rows, rows) for table in TABLES))]
+            yield [
+                ("cyan", "  lake "),
+                ("", "  ".join(_row_counts(table, self.rows, rows) for table in TABLES)),
+            ]
 
-    def line(self) -> str:
+    def lag_summary(self) -> str:
         """A summary of the lag."""
         if not self.lags_s:
             return "nothing is in the lake yet"
@@ -115,17 +118,17 @@ class Lake:
         half = f"{median(self.lags_s):.1f} s from commit to lake, {max(self.lags_s):.1f} s at most"
         return f"{half}; up to LSN {newest}"
 
-    def _follow(self) -> None:
+    def _poll(self) -> None:
         answer = self._answer()  # the first answer says that it has started
         while answer is not None:
             self._started.set()
-            self._take(answer)
-            if self._over.wait(_LOOK_EVERY_S):
+            self._update(answer)
+            if self._stopping.wait(_POLL_EVERY_S):
                 return
-            answer = self._ask("look")
+            answer = self._ask("progress")
         self._failed = True
 
-    def _take(self, answer: Mapping[str, Any]) -> None:
+    def _update(self, answer: Mapping[str, Any]) -> None:
         now_us = time.time() * 1e6
         self.rows, self.lsn = answer["rows"], {table: int(lsn) for table, lsn in answer["lsn"].items()}
         with self._lock:
@@ -148,5 +151,5 @@ class Lake:
         return json.loads(line) if line else None
 
 
-def _beside(table: str, lake: Mapping[str, int], postgres: Mapping[str, int]) -> str:
+def _row_counts(table: str, lake: Mapping[str, int], postgres: Mapping[str, int]) -> str:
     return f"{table} {lake.get(table, 0):,}/{postgres.get(table, 0):,}"

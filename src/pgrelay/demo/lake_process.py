@@ -1,7 +1,7 @@
 """The lake's process in the demo: it runs the mirror, and answers questions about the tables.
 
 `python -m pgrelay.demo.lake_process SERVERS PREFIX WAREHOUSE TABLE...`. It answers each line of input with a
-line of JSON: `look` with `{"rows": {table: count}, "lsn": {table: commit LSN}}`, `rows` with each table's
+line of JSON: `progress` with `{"rows": {table: count}, "lsn": {table: commit LSN}}`, `rows` with each table's
 rows. It ends at the end of its input.
 """
 
@@ -45,9 +45,10 @@ def main(servers: str, prefix: str, warehouse: str, *tables: str) -> None:
     for line in sys.stdin:
         if query.exception() is not None:
             break
-        look = line == "look\n"
-        answer = _look(spark, metrics, targets) if look else _rows(spark, servers, prefix, targets)
-        _answer(answers, answer)
+        if line == "progress\n":
+            _answer(answers, _progress(spark, metrics, targets))
+        else:
+            _answer(answers, _rows(spark, servers, prefix, targets))
     if query.exception() is not None:
         query.awaitTermination()  # raises the query's exception
     query.stop()
@@ -58,13 +59,13 @@ def _answer(to: TextIO, answer: Mapping[str, Any]) -> None:
     print(json.dumps(answer), file=to, flush=True)
 
 
-def _look(spark: SparkSession, metrics: CollectorRegistry, targets: Mapping[str, str]) -> dict[str, Any]:
+def _progress(spark: SparkSession, metrics: CollectorRegistry, targets: Mapping[str, str]) -> dict[str, Any]:
     lsn = {
         target.partition(".")[2]: metrics.get_sample_value("pgrelay_mirror_lsn", {"table": topic}) or 0
         for topic, target in targets.items()
     }
-    there = [target for target in targets.values() if spark.catalog.tableExists(target)]
-    return {"rows": {name.partition(".")[2]: spark.table(name).count() for name in there}, "lsn": lsn}
+    existing = [target for target in targets.values() if spark.catalog.tableExists(target)]
+    return {"rows": {name.partition(".")[2]: spark.table(name).count() for name in existing}, "lsn": lsn}
 
 
 def _rows(spark: SparkSession, servers: str, prefix: str, targets: Mapping[str, str]) -> dict[str, Any]:

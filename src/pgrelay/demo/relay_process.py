@@ -20,26 +20,26 @@ _STOP_TIMEOUT_S: Final = 15.0
 
 
 class RelayProcess:
-    """Runs while its block does. Entering the block returns once `streaming` returns True.
+    """Runs while its block does. Entering the block returns once `is_streaming` returns True.
 
-    If `streaming` raises, that ends the start. Raises ServerFailed, with the end of the log, if the relay
+    If `is_streaming` raises, that ends the start. Raises ServerFailed, with the end of the log, if the relay
     ends before it streams or takes too long.
     """
 
-    def __init__(self, folder: Path, dsn: str, bootstrap: str, streaming: Callable[[], bool]) -> None:
+    def __init__(self, folder: Path, dsn: str, bootstrap: str, is_streaming: Callable[[], bool]) -> None:
         self.config = folder / "pgrelay.yaml"
         self.http = f"127.0.0.1:{free_port()}"
         self._folder = folder
         self._dsn = dsn
         self._bootstrap = bootstrap
-        self._streaming = streaming
+        self._is_streaming = is_streaming
         self.log = folder / "relay.log"
         self._daemon = Daemon("the relay", self.log)
 
     def __enter__(self) -> Self:
         self.config.write_text(self._configuration())
         command: list[StrPath] = [sys.executable, "-m", "pgrelay", "run", "--config", self.config]
-        self._daemon.start(command, ready=self._streaming, timeout=_START_TIMEOUT_S, cwd=self._folder)
+        self._daemon.start(command, ready=self._is_streaming, timeout=_START_TIMEOUT_S, cwd=self._folder)
         return self
 
     def __exit__(

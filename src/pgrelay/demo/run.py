@@ -48,12 +48,12 @@ _LAKE_LAST_TIMEOUT_S: Final = 90.0
 def demo(rows: int | None, keep: bool, spark: bool = False) -> int:
     """Run the demo on stdout until `rows` changes were shown, or SIGINT or SIGTERM; return the exit code.
 
-    That is 128 and the signal's number if it came before `rows` were written. With `keep` the servers keep
+    That is 128 plus the signal's number if it came before `rows` were written. With `keep` the servers keep
     running; with `spark` a lake mirrors the tables, and is compared with them too. Raises Unavailable if a
     part of the servers is not available, and ServerFailed if a server or the relay does not start or ends too
     soon.
     """
-    _forget_environment()
+    _clear_environment()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     stop = threading.Event()
@@ -61,51 +61,51 @@ def demo(rows: int | None, keep: bool, spark: bool = False) -> int:
     folder.chmod(0o755)  # under root, Postgres runs as another account and has to reach its data in there
     servers = Servers(folder if keep else None, stop)
     try:
-        with _set_by_signals(stop) as signals, Screen(sys.stdout) as screen:
-            shown = _Demo(screen, servers, folder, stop, spark)
-            code = shown.run(rows, keep)
-            whole = shown.whole
+        with _stop_on_signals(stop) as signals, Screen(sys.stdout) as screen:
+            demo_run = _Demo(screen, servers, folder, stop, spark)
+            code = demo_run.run(rows, keep)
+            completed = demo_run.completed
     except Stopped:
-        code, whole = 0, False
+        code, completed = 0, False
     except (psycopg.Error, KafkaException) as error:
         raise PgrelayError(f"the demo lost a server: {one_line(error)}") from error
     finally:
         if not servers.kept:
             shutil.rmtree(folder)
-    return code or (0 if whole or rows is None else 128 + signals[0])
+    return code or (0 if completed or rows is None else 128 + signals[0])
 
 
-def _forget_environment() -> None:
+def _clear_environment() -> None:
     """Unset PG* variables: libpq's may lead to another server, and PGRELAY_* would change the relay."""
     for name in [name for name in os.environ if name.startswith("PG")]:
         del os.environ[name]
 
 
 @contextmanager
-def _set_by_signals(stop: threading.Event) -> Iterator[list[int]]:
+def _stop_on_signals(stop: threading.Event) -> Iterator[list[int]]:
     """Set `stop` at the first signal, and raise KeyboardInterrupt at the second; ignore more signals.
 
-    Yields the numbers of those that have come.
+    Yields the numbers of the signals received so far.
     """
-    came: list[int] = []
+    received: list[int] = []
 
-    def ask(number: int, frame: object) -> None:
-        came.append(number)
+    def on_signal(number: int, frame: object) -> None:
+        received.append(number)
         stop.set()
-        if len(came) == 2:
+        if len(received) == 2:
             raise KeyboardInterrupt
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, ask) for number in numbers}
+    before = {number: signal.signal(number, on_signal) for number in numbers}
     try:
-        yield came
+        yield received
     finally:
         for number, action in before.items():
             signal.signal(number, action)
 
 
 class _Demo:
-    """`whole`: the workload ended by itself."""
+    """`completed`: the workload ended by itself."""
 
     def __init__(
         self, screen: Screen, servers: Servers, folder: Path, stop: threading.Event, spark: bool
@@ -116,13 +116,13 @@ class _Demo:
         self._stop = stop
         self._spark = spark
         self._began = time.monotonic()
-        self.whole = False
+        self.completed = False
 
     def run(self, rows: int | None, keep: bool) -> int:
         version = self._servers.postgres.version
         title = f"A shop on Postgres {version}, relayed to Kafka {KAFKA_VERSION}. Ctrl-C ends it."
         self._screen.say(title, "bold")
-        with self._servers.running(_Start(self._screen, self._servers, self._stop)):
+        with self._servers.running(_StartProgress(self._screen, self._servers, self._stop)):
             dsn = self._servers.postgres.create_database("shop")
             with Slot(dsn, SLOT) as slot:
                 slot.connection.execute(SCHEMA)
@@ -130,8 +130,8 @@ class _Demo:
             self._screen.show(summary(outcome))
             if keep:
                 self._servers.kept = True
-                self._tell_how_to_connect(dsn)
-        return 0 if outcome.good else 1
+                self._print_connections(dsn)
+        return 0 if outcome.succeeded else 1
 
     def _relay(self, rows: int | None, dsn: str, slot: Slot) -> Outcome:
         def streaming() -> bool:
@@ -141,14 +141,16 @@ class _Demo:
 
         bootstrap = self._servers.kafka.bootstrap
         with RelayProcess(self._folder, dsn, bootstrap, streaming) as relay, ExitStack() as stack:
-            self._tell_where(dsn, relay)
+            self._print_addresses(dsn, relay)
             lake = stack.enter_context(self._lake(bootstrap)) if self._spark else None
             pause_s = _PAUSE_S if rows is None else min(_PAUSE_S, _ALL_ROWS_S / rows)
             with (
                 Topics(bootstrap, PREFIX) as topics,
                 Workload(dsn, transactions(_SEED, rows), pause_s) as workload,
             ):
-                show = Show(self._screen, topics, slot, workload, lambda: self._look(relay, lake), lake)
+                show = Show(
+                    self._screen, topics, slot, workload, lambda: self._check_servers(relay, lake), lake
+                )
                 self._watch(show, slot, topics, workload)
                 if lake is not None:
                     self._watch_lake(show, lake)
@@ -161,7 +163,7 @@ class _Demo:
         with Lake(self._folder, bootstrap, PREFIX) as lake:
             while not lake.started:
                 elapsed_s = time.monotonic() - began
-                self._screen.stay([("dim", f"Spark is starting … {elapsed_s:.0f} s")])
+                self._screen.set_status([("dim", f"Spark is starting … {elapsed_s:.0f} s")])
                 if self._stop.wait(0.1):
                     raise Stopped
                 if not lake.running or elapsed_s > _LAKE_START_TIMEOUT_S:
@@ -170,24 +172,24 @@ class _Demo:
             yield lake
 
     def _watch_lake(self, show: Show, lake: Lake) -> None:
-        """Go on until the lake has everything too."""
-        if not show.go_on_until(lake.has_all, timeout_s=_LAKE_LAST_TIMEOUT_S):
+        """Run until the lake has everything too."""
+        if not show.run_until(lake.is_caught_up, timeout_s=_LAKE_LAST_TIMEOUT_S):
             raise ServerFailed(
                 f"the last changes did not reach the lake; the end of its log:\n{log_tail(lake.log)}"
             )
 
     def _watch(self, show: Show, slot: Slot, topics: Topics, workload: Workload) -> None:
-        """Go on until the workload ends or is stopped, and then until its last record has arrived."""
-        show.go_on_until(lambda: self._stop.is_set() or not workload.running)
-        self.whole = not workload.running
+        """Run until the workload ends or is stopped, and then until its last record has arrived."""
+        show.run_until(lambda: self._stop.is_set() or not workload.running)
+        self.completed = not workload.running
         workload.stop()
-        show.go_on_until(lambda: not workload.running)
+        show.run_until(lambda: not workload.running)
         end = slot.wal_end()
-        came = show.go_on_until(
+        arrived = show.run_until(
             lambda: slot.confirmed() >= end and topics.at_end(), timeout_s=_LAST_RECORDS_TIMEOUT_S
         )
         show.end()
-        if not came:
+        if not arrived:
             log = log_tail(self._folder / "relay.log")
             raise ServerFailed(f"the last records did not arrive; the end of the relay's log:\n{log}")
 
@@ -205,10 +207,10 @@ class _Demo:
             time.monotonic() - self._began,
             relay.stop(),
             in_lake,
-            lake.line() if lake is not None else "",
+            lake.lag_summary() if lake is not None else "",
         )
 
-    def _look(self, relay: RelayProcess, lake: Lake | None) -> None:
+    def _check_servers(self, relay: RelayProcess, lake: Lake | None) -> None:
         servers: dict[str, Postgres | Kafka | RelayProcess | Lake]
         servers = {"Postgres": self._servers.postgres, "Kafka": self._servers.kafka, "the relay": relay}
         if lake is not None:
@@ -217,14 +219,14 @@ class _Demo:
             if not server.running:
                 raise ServerFailed(f"{name} has ended; the end of its log:\n{log_tail(server.log)}")
 
-    def _tell_where(self, dsn: str, relay: RelayProcess) -> None:
+    def _print_addresses(self, dsn: str, relay: RelayProcess) -> None:
         say = self._screen.say
         say(f"Postgres   {dsn}")
         say(f"Kafka      {self._servers.kafka.bootstrap}, topics {PREFIX}.public.*")
         say(f"pgrelay    streaming after {time.monotonic() - self._began:.1f} s; http://{relay.http}/metrics")
         self._screen.show([[], legend(), []])
 
-    def _tell_how_to_connect(self, dsn: str) -> None:
+    def _print_connections(self, dsn: str) -> None:
         postgres, kafka, say = self._servers.postgres, self._servers.kafka, self._screen.say
         psql = shlex.quote(shutil.which("psql") or str(postgres.bin / "psql"))
         program = shutil.which("pgrelay") or f"{shlex.quote(sys.executable)} -m pgrelay"
@@ -237,14 +239,14 @@ class _Demo:
         say(f"stop both  kill -QUIT {postgres.pid}; kill -KILL {kafka.pid}; sleep 1; rm -rf {folder}")
 
 
-class _Start:
-    """Shows how far the start of the servers is."""
+class _StartProgress:
+    """Shows the progress of the servers' start."""
 
     def __init__(self, screen: Screen, servers: Servers, stop: threading.Event) -> None:
         self._screen = screen
         self._downloads = servers.downloads
         self._stop = stop
-        self._told = 0
+        self._reported = 0
         self._began = time.monotonic()
 
     def __call__(self) -> None:
@@ -255,8 +257,8 @@ class _Start:
             text = f"fetching Kafka, only this once: {self._downloads}, {names[-1]}"
         else:
             text = f"both servers are starting … {time.monotonic() - self._began:.0f} s"
-        self._screen.stay([("dim", text)])
+        self._screen.set_status([("dim", text)])
         if not self._screen.live:
-            for name in names[self._told :]:
+            for name in names[self._reported :]:
                 self._screen.say(f"fetching {name}")
-            self._told = len(names)
+            self._reported = len(names)

@@ -66,7 +66,7 @@ class Screen:
         """Print a line that scrolls by and is never clipped."""
         self._write(self._paint([(style, text)]) + "\n")
 
-    def stay(self, line: Line) -> None:
+    def set_status(self, line: Line) -> None:
         """Replace the status line below the others; pieces that don't fit are left out."""
         if self.live:
             # Leave room for the ^C that the terminal prints: a wrapped line could not be cleared.

@@ -56,8 +56,8 @@ class Servers:
         self._stop = stop
 
     @contextmanager
-    def running(self, waiting: Callable[[], None]) -> Iterator[None]:
-        """Start both servers for the block; `waiting` is called repeatedly until both answer.
+    def running(self, on_wait: Callable[[], None]) -> Iterator[None]:
+        """Start both servers for the block; `on_wait` is called repeatedly until both answer.
 
         Raises Stopped if `stop` is set by then.
         """
@@ -66,16 +66,16 @@ class Servers:
             starts: list[Future[Any]] = []
             for server in (self.postgres, self.kafka):
                 starts.append(pool.submit(server.__enter__))
-                stack.callback(self._leave, server, starts[-1])
+                stack.callback(self._stop_server, server, starts[-1])
             while wait(starts, _DRAW_EVERY_S).not_done:
-                waiting()
+                on_wait()
             for start in starts:
                 start.result()
             if self._stop.is_set():
                 raise Stopped
             yield
 
-    def _leave(self, server: Postgres | Kafka, start: Future[Any]) -> None:
+    def _stop_server(self, server: Postgres | Kafka, start: Future[Any]) -> None:
         # Wait for the start: it may still be running when something else has failed.
         if start.exception() is None and not self.kept:
             server.__exit__(None, None, None)

@@ -60,10 +60,10 @@ CREATE TABLE supplier_prices (
 
 # The prices of an import, and those of its last page, which is rolled back.
 IMPORTED: Final = 5_000
-TAKEN_BACK: Final = 200
+ROLLED_BACK: Final = 200
 
 # The terminal shows at most this many changes of a transaction; only these count towards `--rows`.
-SHOWN_OF_ONE: Final = 10
+MAX_SHOWN: Final = 10
 
 # A table and the values of its key.
 Key = tuple[str, tuple[Any, ...]]
@@ -85,16 +85,16 @@ FROM generate_series(%s::int, %s::int) n
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Statements that commit together: `changes` row changes must arrive, and rows in `never` must not."""
+    """Statements that commit together: `changes` row changes must arrive, `rolled_back_keys` must not."""
 
     title: str
     statements: tuple[Statement, ...]
     changes: int
-    never: frozenset[Key] = frozenset()
+    rolled_back_keys: frozenset[Key] = frozenset()
 
     @property
     def shown(self) -> int:
-        return min(self.changes, SHOWN_OF_ONE)
+        return min(self.changes, MAX_SHOWN)
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ def transactions(seed: int, rows: int | None = None) -> Iterator[Transaction]:
     """The shop's transactions, without end, or until exactly `rows` changes have been shown."""
     shop = _Shop(seed)
     left = rows
-    for transaction in shop.days():
+    for transaction in shop.transactions():
         if left is not None:
             if transaction.shown > left:
                 break
@@ -126,8 +126,8 @@ class _Shop:
         self._orders: dict[int, _Order] = {}
         self._imports = 0
 
-    def days(self) -> Iterator[Transaction]:
-        yield self._stock_up()
+    def transactions(self) -> Iterator[Transaction]:
+        yield self._add_products()
         for _ in range(5):
             yield self.sign_up()
         yield self._place_order()
@@ -139,9 +139,9 @@ class _Shop:
             elif n % 30 == 9:
                 yield self._close_till(n)
             else:
-                yield self._anything()
+                yield self._random_action()
 
-    def _anything(self) -> Transaction:
+    def _random_action(self) -> Transaction:
         actions = (
             self._place_order,
             self._pay,
@@ -149,12 +149,12 @@ class _Shop:
             self._cancel,
             self._reprice,
             self._restock,
-            self._move_house,
+            self._change_city,
             self.sign_up,
         )
         return self._random.choices(actions, (30, 20, 15, 10, 8, 7, 5, 5))[0]()
 
-    def _stock_up(self) -> Transaction:
+    def _add_products(self) -> Transaction:
         insert: LiteralString = "INSERT INTO products VALUES (%s, %s, %s, %s, %s)"
         statements = [
             (insert, (number, name, Decimal(price), 40 + 10 * number, Jsonb(attributes)))
@@ -182,7 +182,7 @@ class _Shop:
         items = [(n, self._random.randint(1, 4), Decimal(PRODUCTS[n - 1][1])) for n in numbers]
         self._orders[order] = _Order(len(items))
         total = sum(quantity * price for _, quantity, price in items)
-        statements: list[Statement] = [(_ORDER, (order, self._customer(), total))]
+        statements: list[Statement] = [(_ORDER, (order, self._random_customer(), total))]
         for line, (product, quantity, price) in enumerate(items, 1):
             statements.append((_ITEM, (order, line, product, quantity, price)))
             statements.append((_TAKE, (quantity, product)))
@@ -196,18 +196,20 @@ class _Shop:
         statements.append(("SAVEPOINT voucher", ()))
         statements += [(_ITEM, (order, line, 1 + line % len(PRODUCTS), 1, Decimal(0))) for line in gifts]
         statements.append(("ROLLBACK TO SAVEPOINT voucher", ()))
-        never = frozenset(("order_items", (order, line)) for line in gifts)
-        return Transaction(f"order {order} is placed, its voucher refused", tuple(statements), changes, never)
+        rolled_back = frozenset(("order_items", (order, line)) for line in gifts)
+        return Transaction(
+            f"order {order} is placed, its voucher refused", tuple(statements), changes, rolled_back
+        )
 
     def _pay(self) -> Transaction:
-        order = self._some_order("placed")
+        order = self._random_order("placed")
         if order is None:
             return self._place_order()
         self._orders[order].status = "paid"
         return Transaction(f"order {order} is paid", ((_PAY, (order,)),), 1)
 
     def _ship(self) -> Transaction:
-        order = self._some_order("paid")
+        order = self._random_order("paid")
         if order is None:
             return self._pay()
         del self._orders[order]
@@ -216,7 +218,7 @@ class _Shop:
         return Transaction(f"order {order} is shipped", ((_SHIP, (shipping, order)),), 1)
 
     def _cancel(self) -> Transaction:
-        order = self._some_order("placed")
+        order = self._random_order("placed")
         if order is None:
             return self._restock()
         lines = self._orders.pop(order).lines
@@ -229,17 +231,17 @@ class _Shop:
     def _reprice(self) -> Transaction:
         factor = Decimal(self._random.randint(90, 112)) / 100
         update: LiteralString = "UPDATE products SET price = round(price * %s, 2) WHERE id = %s"
-        return Transaction("a price changes", ((update, (factor, self._product())),), 1)
+        return Transaction("a price changes", ((update, (factor, self._random_product())),), 1)
 
     def _restock(self) -> Transaction:
         update: LiteralString = "UPDATE products SET stock = stock + %s WHERE id = %s"
         amount = self._random.randint(2, 9) * 10
-        return Transaction("a product is restocked", ((update, (amount, self._product())),), 1)
+        return Transaction("a product is restocked", ((update, (amount, self._random_product())),), 1)
 
-    def _move_house(self) -> Transaction:
+    def _change_city(self) -> Transaction:
         update: LiteralString = "UPDATE customers SET city = %s, tags = tags || %s WHERE id = %s"
         city = f"{self._random.choice(CITIES)} {self._random.randint(2, 9)}"
-        return Transaction("a customer moves", ((update, (city, ["moved"], self._customer())),), 1)
+        return Transaction("a customer moves", ((update, (city, ["moved"], self._random_customer())),), 1)
 
     def _close_till(self, number: int) -> Transaction:
         emit: LiteralString = "SELECT pg_logical_emit_message(true, 'till', %s)"
@@ -248,8 +250,8 @@ class _Shop:
     def _import_prices(self) -> Transaction:
         """The large transaction: reload all prices of a supplier, and roll back a last page."""
         # Each import rolls back rows with new keys, so the set of keys counts the rows of all imports.
-        first = IMPORTED + 1 + self._imports * TAKEN_BACK
-        last = first + TAKEN_BACK - 1
+        first = IMPORTED + 1 + self._imports * ROLLED_BACK
+        last = first + ROLLED_BACK - 1
         self._imports += 1
         statements: tuple[Statement, ...] = (
             ("TRUNCATE supplier_prices", ()),
@@ -258,15 +260,15 @@ class _Shop:
             (_IMPORT, (self._imports, first, last)),
             ("ROLLBACK TO SAVEPOINT page", ()),
         )
-        never = frozenset(("supplier_prices", (f"HB-{n:05}",)) for n in range(first, last + 1))
-        return Transaction(f"{IMPORTED:,} prices are imported", statements, IMPORTED + 1, never)
+        rolled_back = frozenset(("supplier_prices", (f"HB-{n:05}",)) for n in range(first, last + 1))
+        return Transaction(f"{IMPORTED:,} prices are imported", statements, IMPORTED + 1, rolled_back)
 
-    def _customer(self) -> int:
+    def _random_customer(self) -> int:
         return self._random.randint(1, self._customers)
 
-    def _product(self) -> int:
+    def _random_product(self) -> int:
         return self._random.randint(1, len(PRODUCTS))
 
-    def _some_order(self, status: str) -> int | None:
+    def _random_order(self, status: str) -> int | None:
         orders = [number for number, order in self._orders.items() if order.status == status]
         return self._random.choice(orders) if orders else None

@@ -20,7 +20,7 @@ _QUIET_TURNS: Final = 20
 
 
 class Show:
-    """`look` is called every turn; an exception from it ends the show."""
+    """`check_servers` is called every turn; an exception from it ends the show."""
 
     def __init__(
         self,
@@ -28,24 +28,24 @@ class Show:
         topics: Topics,
         slot: Slot,
         workload: Workload,
-        look: Callable[[], None],
+        check_servers: Callable[[], None],
         lake: Lake | None = None,
     ) -> None:
-        self.tally = Tally(workload.taken_back)
+        self.tally = Tally(workload.rolled_back)
         self.fold = Fold()
         self.feed = Feed()
         self._screen = screen
         self._topics = topics
         self._slot = slot
         self._workload = workload
-        self._look = look
+        self._check_servers = check_servers
         self._lake = lake
         self._quiet_turns = 0
 
-    def go_on_until(self, over: Callable[[], bool], timeout_s: float | None = None) -> bool:
-        """Take turns until `over` returns True; return False if that takes longer than `timeout_s`."""
+    def run_until(self, done: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Take turns until `done` returns True; return False if that takes longer than `timeout_s`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while not over():
+        while not done():
             if deadline is not None and time.monotonic() > deadline:
                 return False
             self._turn()
@@ -53,22 +53,22 @@ class Show:
 
     def end(self) -> None:
         """Show the counts that are still held back."""
-        self._screen.show(self.feed.rest())
+        self._screen.show(self.feed.flush())
 
     def _turn(self) -> None:
-        self._look()
-        self._topics.look()
+        self._check_servers()
+        self._topics.find_new_topics()
         changes = self._topics.read(_TURN_S)
         for change in changes:
             self.tally.add(change)
             if self._lake is not None:
-                self._lake.saw(change)
+                self._lake.expect(change)
             self._screen.show(self.feed.lines(change, self.fold.apply(change)))
         self._quiet_turns = 0 if changes else self._quiet_turns + 1
         if self._quiet_turns == _QUIET_TURNS:
-            self._screen.show(self.feed.rest())
+            self._screen.show(self.feed.flush())
         if self._lake is not None:
-            self._screen.show(self._lake.news(self.fold.counts()))
+            self._screen.show(self._lake.progress(self.fold.counts()))
         if self._screen.live:
             lag_bytes = max(0, self._slot.wal_end() - self._slot.confirmed())
-            self._screen.stay(self.tally.status(lag_bytes, self._workload.title))
+            self._screen.set_status(self.tally.status(lag_bytes, self._workload.title))

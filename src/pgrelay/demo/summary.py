@@ -31,26 +31,26 @@ class Outcome:
     lake_lag: str = ""
 
     @property
-    def good(self) -> bool:
+    def succeeded(self) -> bool:
         equal = all(comparison.equal for comparison in (*self.comparisons, *self.lake))
-        return equal and not self.tally.seen_anyway and self.relay_exit_code == 0
+        return equal and not self.tally.leaked and self.relay_exit_code == 0
 
 
 def summary(outcome: Outcome) -> Iterator[Line]:
-    """The summary's lines, whether the outcome is good or bad."""
+    """The summary's lines, whatever the outcome."""
     yield []
     yield from _counts(outcome)
     yield []
     yield from _equality(outcome.comparisons)
     yield from _lake(outcome)
-    yield from _taken_back(outcome.tally)
+    yield from _rolled_back(outcome.tally)
     transactions, parts = outcome.streamed
     if transactions:
         yield _point(
             "streamed", f"{counted(transactions, 'large transaction')} sent before commit, in {parts} parts"
         )
     tally = outcome.tally
-    yield _point("lag", f"{tally.lag_ms:.0f} ms from commit to consumer, {tally.longest_ms:.0f} ms at most")
+    yield _point("lag", f"{tally.lag_ms:.0f} ms from commit to consumer, {tally.max_lag_ms:.0f} ms at most")
     yield _point(
         "records",
         f"{tally.total:,} in {outcome.elapsed_s:.1f} s; {counted(outcome.shown, 'row change')} shown above",
@@ -95,19 +95,19 @@ def _lake(outcome: Outcome) -> Iterator[Line]:
     yield []
     yield [("", f"{'':15}"), ("dim", f"{'in Postgres':>12}{'in the lake':>12}")]
     for each in outcome.lake:
-        there = each.rows - each.missing + each.surplus
+        in_lake = each.rows - each.missing + each.surplus
         word = ("green", "  equal") if each.equal else ("red", "  DIFFERENT")
-        yield [("", f"{each.table:15}{each.rows:>12,}{there:>12,}"), word]
+        yield [("", f"{each.table:15}{each.rows:>12,}{in_lake:>12,}"), word]
     yield []
     yield _point("lake lag", outcome.lake_lag)
 
 
-def _taken_back(tally: Tally) -> Iterator[Line]:
-    rows = counted(len(tally.taken_back), "row")
-    if tally.seen_anyway:
-        text = f"{len(tally.seen_anyway):,} of {rows} that savepoints rolled back are in Kafka"
+def _rolled_back(tally: Tally) -> Iterator[Line]:
+    rows = counted(len(tally.rolled_back), "row")
+    if tally.leaked:
+        text = f"{len(tally.leaked):,} of {rows} that savepoints rolled back are in Kafka"
         yield _point("ROLLED BACK", text, good=False)
-    elif tally.taken_back:
+    elif tally.rolled_back:
         yield _point("rolled back", f"{rows} at savepoints; none of them is in Kafka")
 
 

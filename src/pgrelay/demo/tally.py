@@ -19,28 +19,28 @@ _LAGS_KEPT: Final = 50
 class Tally:
     """Counts the records of each table by op, and how long each transaction takes from commit to consumer.
 
-    `taken_back` has keys of rows that must never arrive; it may grow meanwhile.
+    `rolled_back` has keys of rows that must never arrive; it may grow meanwhile.
     """
 
-    def __init__(self, taken_back: set[Key], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, rolled_back: set[Key], clock: Callable[[], float] = time.time) -> None:
         self.records: Counter[tuple[str, str]] = Counter()
-        self.taken_back = taken_back
-        self.seen_anyway = set[Key]()
+        self.rolled_back = rolled_back
+        self.leaked = set[Key]()
         self._clock = clock
         self._arrivals: deque[tuple[float, int]] = deque([(clock(), 0)])
         self._last_commit = 0
         self._lags_ms: deque[float] = deque(maxlen=_LAGS_KEPT)
-        self.longest_ms = 0.0
+        self.max_lag_ms = 0.0
 
     def add(self, change: Change) -> None:
         self.records[change.table, change.op] += 1
-        if (change.table, change.row_key) in self.taken_back:
-            self.seen_anyway.add((change.table, change.row_key))
+        if (change.table, change.row_key) in self.rolled_back:
+            self.leaked.add((change.table, change.row_key))
         self._measure(change)
 
     def _measure(self, change: Change) -> None:
         lag_ms = self._clock() * 1e3 - change.commit_us / 1e3
-        self.longest_ms = max(self.longest_ms, lag_ms)
+        self.max_lag_ms = max(self.max_lag_ms, lag_ms)
         if change.position[0] == self._last_commit:
             # A transaction has arrived when its last record has: replace the lag of the record before.
             self._lags_ms.pop()
@@ -57,7 +57,7 @@ class Tally:
         """The median lag of the last transactions."""
         return median(self._lags_ms) if self._lags_ms else 0.0
 
-    def of_op(self, op: str) -> int:
+    def count_of(self, op: str) -> int:
         return sum(count for (_, other), count in self.records.items() if other == op)
 
     def rate(self) -> float:
@@ -73,9 +73,9 @@ class Tally:
         """The line for the bottom of the terminal, the least important pieces last."""
         line: Line = [("bold", f"{self.total:,}"), ("", " records ")]
         for op in ("c", "u", "d", "t", "m"):
-            if count := self.of_op(op):
+            if count := self.count_of(op):
                 line.append((OP_STYLES[op], f" {op} {count:,}"))
         line += [("", f"  {self.rate():,.0f}/s  lag {size(lag_bytes)}, {self.lag_ms:.0f} ms")]
-        if self.taken_back:
-            line.append(("", f"  rolled back {len(self.taken_back)}, {len(self.seen_anyway)} arrived"))
+        if self.rolled_back:
+            line.append(("", f"  rolled back {len(self.rolled_back)}, {len(self.leaked)} arrived"))
         return [*line, ("dim", f"  {note}")]

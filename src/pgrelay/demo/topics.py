@@ -40,7 +40,7 @@ class Topics:
     ) -> None:
         self._consumer.close()
 
-    def look(self) -> None:
+    def find_new_topics(self) -> None:
         """Find topics that were created since the last call."""
         found = self._consumer.list_topics(timeout=_TIMEOUT_S).topics
         new = [
@@ -64,7 +64,7 @@ class Topics:
 
     def at_end(self) -> bool:
         """Whether everything that the broker holds has been read."""
-        self.look()
+        self.find_new_topics()
         return all(
             self._consumer.get_watermark_offsets(TopicPartition(*where), timeout=_TIMEOUT_S)[1] == offset
             for where, offset in self._next.items()

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pgrelay.demo.change import TOMBSTONE, TRUNCATE, Change, Row
 from pgrelay.demo.screen import Line, Piece
-from pgrelay.demo.shop import SHOWN_OF_ONE
+from pgrelay.demo.shop import MAX_SHOWN
 
 OP_STYLES: Final = {
     "c": "green",
@@ -99,14 +99,14 @@ class Feed:
         commit = change.position[0]
         if change.op != TOMBSTONE:
             self._of[commit] += 1
-        if self._of[commit] > SHOWN_OF_ONE:
+        if self._of[commit] > MAX_SHOWN:
             self._held[change.xid, change.table] += 1
             return
-        yield from self.rest()
+        yield from self.flush()
         self.shown += change.op != TOMBSTONE
         yield change_line(change, previous)
 
-    def rest(self) -> Iterator[Line]:
+    def flush(self) -> Iterator[Line]:
         """For each transaction and table, a line that counts the changes not shown since the last call."""
         for (xid, table), count in self._held.items():
             rest = f"… {table:<{_TABLE_WIDTH}} {count:,} more of transaction {xid}"

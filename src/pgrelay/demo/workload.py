@@ -13,11 +13,11 @@ from pgrelay.demo.shop import Key, Transaction
 class Workload:
     """Runs while its block does, until the transactions end, or until it is stopped between two of them.
 
-    It pauses `pause_s` after each. `taken_back` has the keys of all rows that a savepoint rolled back.
+    It pauses `pause_s` after each. `rolled_back` has the keys of all rows that a savepoint rolled back.
     """
 
     def __init__(self, dsn: str, transactions: Iterable[Transaction], pause_s: float) -> None:
-        self.taken_back = set[Key]()
+        self.rolled_back = set[Key]()
         self.title = ""
         self._dsn = dsn
         self._transactions = transactions
@@ -63,7 +63,7 @@ class Workload:
     def _commit(self, connection: psycopg.Connection, transaction: Transaction) -> None:
         self.title = transaction.title
         # Before the commit: the keys that must not arrive are known before anything can arrive.
-        self.taken_back |= transaction.never
+        self.rolled_back |= transaction.rolled_back_keys
         with connection.transaction():
             for statement, parameters in transaction.statements:
                 connection.execute(statement, parameters)

@@ -21,9 +21,9 @@ class Account:
     uid: int
     gid: int
 
-    def give(self, folder: Path) -> None:
+    def chown(self, folder: Path) -> None:
         """Give the folder to this account. Raises SetupError if the account can't reach it."""
-        if closed := closed_parent(folder):
+        if closed := unsearchable_parent(folder):
             raise SetupError(
                 f"{folder}: under root Postgres runs as `nobody`, who can't search {closed}; use another one"
             )
@@ -45,7 +45,7 @@ def spawn_options(account: Account | None) -> dict[str, Any]:
     return {"user": account.uid, "group": account.gid, "extra_groups": []}
 
 
-def closed_parent(path: Path) -> Path | None:
+def unsearchable_parent(path: Path) -> Path | None:
     """The nearest folder above `path` that other users can't search, or None."""
     for parent in path.resolve().parents:
         if not parent.stat().st_mode & stat.S_IXOTH:
@@ -60,7 +60,7 @@ def server_folder(given: Path | None, name: str, account: Account | None = None)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if account is not None:
-            account.give(folder)
+            account.chown(folder)
         yield folder
     finally:
         if given is None:

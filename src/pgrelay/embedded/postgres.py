@@ -14,7 +14,7 @@ from psycopg import sql
 from pgrelay.embedded.account import server_account, server_folder
 from pgrelay.embedded.binaries import postgres_programs
 from pgrelay.embedded.daemon import Daemon, StrPath, run_tool
-from pgrelay.embedded.ports import held_ports
+from pgrelay.embedded.ports import reserved_ports
 
 StopMode = Literal["smart", "fast", "immediate"]
 
@@ -74,7 +74,7 @@ class Postgres:
             self.bin = postgres_programs(self.version, contrib=self._contrib)
             self._account = server_account()
             folder = stack.enter_context(server_folder(self._directory, "postgres", self._account))
-            [port] = stack.enter_context(held_ports(1))
+            [port] = stack.enter_context(reserved_ports(1))
             self.port = self._port or port
             self.data = folder / "data"
             self.log = folder / "postgres.log"
@@ -153,7 +153,7 @@ class Postgres:
         return len(lines) >= 8 and lines[0] == str(self._daemon.pid) and lines[7].strip() == "ready"
 
     def _end(self) -> None:
-        # A clean stop waits for a slot's client; data that are deleted anyway don't need one.
+        # A clean stop waits for a slot's client, and data that are deleted anyway don't need one.
         self.stop("immediate" if self._directory is None else "fast")
 
 

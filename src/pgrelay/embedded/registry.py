@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from pgrelay.embedded.account import server_folder
-from pgrelay.embedded.binaries import CAREFULLY
+from pgrelay.embedded.binaries import TAR_OPTIONS
 from pgrelay.embedded.cache import cached
 from pgrelay.embedded.daemon import Daemon, StrPath
 from pgrelay.embedded.jars import fetch_jars, java
-from pgrelay.embedded.ports import held_ports
+from pgrelay.embedded.ports import reserved_ports
 
 VERSION: Final = "3.3.3"
 
@@ -50,7 +50,7 @@ class SchemaRegistry:
             self._programs = cached(f"apicurio-{VERSION}", self._unpack)
             self._folder = stack.enter_context(server_folder(None, "registry"))
             self.log = self._folder / "registry.log"
-            self.port, self._management_port = stack.enter_context(held_ports(2))
+            self.port, self._management_port = stack.enter_context(reserved_ports(2))
             self._daemon = Daemon("Apicurio Registry", self.log)
             stack.callback(self.kill)
             self.start()
@@ -115,4 +115,4 @@ class SchemaRegistry:
     def _unpack(self, target: Path) -> None:
         [archive] = fetch_jars([_ARCHIVE])
         with tarfile.open(archive) as packed:
-            packed.extractall(target, **CAREFULLY)
+            packed.extractall(target, **TAR_OPTIONS)

@@ -6,7 +6,7 @@ that goes to several partitions counts once, and a tombstone not at all. BEGIN, 
 
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.json_text import json_array, json_name
-from pgrelay.encode.records import Opening, Record
+from pgrelay.encode.records import Record, SchemaHeader
 
 
 class Boundaries:
@@ -14,14 +14,14 @@ class Boundaries:
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self.opening = Opening()
+        self.schema_header = SchemaHeader()
         self._counts: dict[str, int] = {}
 
     def begin(self) -> None:
         self._counts = {}
 
     @property
-    def begun(self) -> bool:
+    def has_records(self) -> bool:
         """The transaction has had a record."""
         return bool(self._counts)
 
@@ -45,10 +45,10 @@ class Boundaries:
 
     def _place(self, envelope: Envelope, order: int) -> bytes:
         place = b'{"id":"%b","total_order":%d,"data_collection_order":%d}'
-        return place % (identity(envelope), envelope.seq + 1, order)
+        return place % (transaction_id(envelope), envelope.seq + 1, order)
 
     def _key(self, envelope: Envelope) -> bytes:
-        return b'{"id":"%b"}' % identity(envelope)
+        return b'{"id":"%b"}' % transaction_id(envelope)
 
     def _value(self, envelope: Envelope, status: str, counts: dict[str, int] | None) -> bytes:
         """`counts`: how many events each collection has had; only END has them."""
@@ -64,7 +64,7 @@ class Boundaries:
         value = b'{"status":"%b","id":"%b","event_count":%b,"data_collections":%b,"ts_ms":%d,"commit_lsn":%d}'
         return value % (
             status.encode(),
-            identity(envelope),
+            transaction_id(envelope),
             events,
             collections,
             envelope.commit_us // 1000,
@@ -72,6 +72,6 @@ class Boundaries:
         )
 
 
-def identity(envelope: Envelope) -> bytes:
+def transaction_id(envelope: Envelope) -> bytes:
     """A transaction's id: xid and commit LSN, as in 754:24381000."""
-    return b"%b:%d" % (envelope.xid, envelope.commit_lsn)
+    return b"%b:%d" % (envelope.xid_text, envelope.commit_lsn)

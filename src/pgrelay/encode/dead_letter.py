@@ -1,9 +1,9 @@
-"""What a change becomes that can't be a record of its own topic: a record of the dead letters' topic.
+"""Dead letters: what a change becomes if it can't be a record of its own topic.
 
-Its key is the record's, if that could be made. Its value is what could not pass, as raw as possible: the
-column's bytes as the server sent them, or the record that a topic would refuse. Headers, all of them text,
-say which change it was and why; `docs/records.md` names them. Columns that the
-configuration hides are not in it.
+A dead letter's key is the record's, if that could be encoded. Its value is what did not pass, as raw as
+possible: the column's bytes as the server sent them, or the record that a topic would refuse. Headers, all of
+them text, say which change it was and why; `docs/records.md` lists them. Columns that the configuration hides
+are left out.
 """
 
 import json
@@ -18,12 +18,12 @@ from pgrelay.lsn import format_lsn
 from pgrelay.wire import pgoutput
 from pgrelay.wire.tuples import BINARY, NULL, TupleData
 
-# A letter must pass although its record did not: these are far below the defaults of brokers and producers.
-_VALUE_MOST: Final = 256 * 1024
-_ROW_MOST: Final = 64 * 1024
-_COLUMN_MOST: Final = 1024
+# A letter must pass where its record did not: these are far below the defaults of brokers and producers.
+_MAX_VALUE_BYTES: Final = 256 * 1024
+_MAX_ROW_BYTES: Final = 64 * 1024
+_MAX_COLUMN_BYTES: Final = 1024
 
-_REMEMBERED: Final = 20
+_MAX_LATEST: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,16 @@ class DeadLetters:
     def __init__(self, topic: str, limits: Limits) -> None:
         """`limits` are those that every topic has."""
         self._topic = topic
-        self._most = min(_VALUE_MOST, limits.most_bytes // 4)
+        self._max_bytes = min(_MAX_VALUE_BYTES, limits.max_bytes // 4)
         # For a row's values: each of their bytes may take six as JSON.
-        self._row_most = min(_ROW_MOST, limits.most_bytes // 16)
+        self._max_row_bytes = min(_MAX_ROW_BYTES, limits.max_bytes // 16)
         self._counts: dict[str, int] = {}
         self._latest: list[DeadLetter] = []
 
     def record(self, key: bytes | None, value: bytes | None, error: RecordError, headers: Headers) -> Record:
-        """The record that stands for a change that failed with `error`, cut to what every topic takes."""
+        """The dead letter for a change that failed with `error`, cut to a size that every topic accepts."""
         self._counts[error.table] = self._counts.get(error.table, 0) + 1
-        if len(self._latest) < _REMEMBERED:
+        if len(self._latest) < _MAX_LATEST:
             self._latest.append(DeadLetter(error.table, str(error)))
         more: Headers = [
             ("lsn", format_lsn(error.lsn).encode()),
@@ -57,12 +57,12 @@ class DeadLetters:
             ("column", _text(error.column)),
             ("error", _text(str(error))),
         ]
-        if value is not None and len(value) > self._most:
+        if value is not None and len(value) > self._max_bytes:
             more.append(("value_bytes", b"%d" % len(value)))
-            value = value[: self._most]
-        if key is not None and len(key) > self._most:
+            value = value[: self._max_bytes]
+        if key is not None and len(key) > self._max_bytes:
             more.append(("key_bytes", b"%d" % len(key)))
-            key = key[: self._most]
+            key = key[: self._max_bytes]
         return self._topic, key, value, more + headers, 0
 
     def row_text(self, plan: Plan, change: pgoutput.PgoutputMessage) -> bytes:
@@ -73,7 +73,7 @@ class DeadLetters:
         """
         match change:
             case pgoutput.Insert(new=row) | pgoutput.Update(new=row) | pgoutput.Delete(old=row):
-                return _members(plan, row, self._row_most)
+                return _members(plan, row, self._max_row_bytes)
             case _:
                 return b"{}"
 
@@ -88,15 +88,15 @@ class DeadLetters:
         return latest
 
 
-def _members(plan: Plan, row: TupleData, most: int) -> bytes:
+def _members(plan: Plan, row: TupleData, max_bytes: int) -> bytes:
     members: dict[str, str | None] = {}
-    left = most
+    left = max_bytes
     for column, kind, value in zip(plan.columns, row.kinds, row.values, strict=False):
-        if not column.shown:
+        if not column.visible:
             continue
         if kind == NULL:
             members[column.name] = None
-        elif value is not None and len(value) <= min(left, _COLUMN_MOST):
+        elif value is not None and len(value) <= min(left, _MAX_COLUMN_BYTES):
             left -= len(value)
             members[column.name] = value.hex() if kind == BINARY else value.decode(errors="backslashreplace")
     return json.dumps(members).encode()

@@ -27,11 +27,11 @@ class DebeziumJson(JsonEnvelope):
             b',"source":{"version":' + json_name(options.version) + b',"connector":"postgresql","name":'
         ) + json_name(options.prefix)
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         times = b',"ts_ms":%d,"ts_us":%d' % (self.commit_us // 1000, self.commit_us)
         self._before_table = self._head + times + b',"snapshot":"false","db":' + self._database
-        self._before_lsn = b',"txId":' + self.xid + b',"lsn":'
-        previous = b"null" if self.previous_commit is None else b'\\"%d\\"' % self.previous_commit
+        self._before_lsn = b',"txId":' + self.xid_text + b',"lsn":'
+        previous = b"null" if self.previous_commit_lsn is None else b'\\"%d\\"' % self.previous_commit_lsn
         self._middle = b',"xmin":null,"sequence":"[' + previous + b',\\"'
         self._after_lsn = b'\\"]","commit_lsn":%d,"seq":' % self.commit_lsn
         self._tails = {}
@@ -45,23 +45,29 @@ class DebeziumJson(JsonEnvelope):
     def close_before(self, writer: BytesWriter) -> None:
         writer.write(b',"after":null')
 
-    def both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
+    def write_both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
         writer.write(b'{"before":')
         writer.write(before)
         writer.write(b',"after":')
         writer.write(after)
 
-    def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
+    def write_member(self, writer: BytesWriter, name: str, content: bytes) -> None:
         writer.write(b'{"before":null,"after":null,' + json_name(name) + b":" + content)
 
     def close(
-        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
+        self,
+        writer: BytesWriter,
+        collection: Collection,
+        lsn: int,
+        op: str,
+        unchanged: Unchanged,
+        place: bytes,
     ) -> None:
         if unchanged:
             writer.write(b',"unchanged":' + json_array(unchanged))
         digits = b"%d" % lsn
         writer.write(self._before_table)
-        writer.write(of.source_names)
+        writer.write(collection.source_names)
         writer.write(self._before_lsn)
         writer.write(digits)
         writer.write(self._middle)

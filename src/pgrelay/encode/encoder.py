@@ -1,20 +1,20 @@
 """Turns events in commit order into segments of Kafka records.
 
 Theory of operation. The encoder keeps the session's relations as plans, and encodes each change by the plan
-of its relation. If it needs something that only the outside can give, it stops and says so in `need`
-(needs.py). Once that is answered, by `learn` or `met`, `encode` goes on where it stopped.
+of its relation. If it needs something that it can only get from outside, it stops and says so in `need`
+(needs.py). Once that is answered, by `provide_facts` or `confirm_topic`, `encode` resumes where it stopped.
 
 So each row is encoded by the Relation that preceded it. A scoped transaction (it was prepared, perhaps long
 ago) brings its own relations and leaves the session's alone. A Relation gets a plan once a change needs it,
-not when it comes, and loses it if another table takes the name: mostly it was dropped then.
+not when it comes, and loses it if another table takes its name: then it was most likely dropped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.events import Event, TransactionBegin, TransactionEnd, Watermark
 from pgrelay.encode.avro.schema import SchemaIds
-from pgrelay.encode.changes import Changes, parsed
+from pgrelay.encode.changes import Changes, parse_frame
 from pgrelay.encode.dead_letter import DeadLetters
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.formats import envelope_of
@@ -22,11 +22,11 @@ from pgrelay.encode.hidden import HiddenColumns
 from pgrelay.encode.lookahead import RelationAhead, relations_ahead
 from pgrelay.encode.needs import Need, Needs
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.passed_over import PassedOver
 from pgrelay.encode.plan import FULL, Plan, RelationFacts
 from pgrelay.encode.plans import Plans
 from pgrelay.encode.records import CREATE, DELETE, UPDATE, Segment
 from pgrelay.encode.relations import Relations
+from pgrelay.encode.skips import Skips
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError
 from pgrelay.wire import pgoutput, tags
@@ -48,21 +48,21 @@ class Encoder:
         self._topics = topics
         self._envelope: Envelope = envelope_of(options)
         self._changes = Changes(options, topics, self._envelope)
-        self._passed_over = PassedOver()
+        self._skips = Skips()
         self._session = Relations()
         # The session's, or those of a scoped transaction.
         self._relations = self._session
-        # A Relation that was the last of the events fed so far.
+        # The last event fed so far, if it was a Relation.
         self._last_relation: pgoutput.Relation | None = None
         self._events: list[Event] = []
         self._next = 0
         self._body_at = BODY_AT
-        # The plans of a Truncate whose other relations still wait for theirs.
-        self._truncated: list[Plan | None] = []
-        # What `leave_out` asked for, once it has come: how many changes it had, and where it ended.
-        self.left_out: tuple[int, int] | None = None
+        # The plans so far of a Truncate that waits for those of its other relations.
+        self._truncate_plans: list[Plan | None] = []
+        # What `skip_transaction` asked for, once it has come: how many changes it had, and its end LSN.
+        self.skipped_transaction: tuple[int, int] | None = None
         # What the next call of `encode` raises; whole transactions before it were returned first.
-        self._refused: PgrelayError | None = None
+        self._deferred_error: PgrelayError | None = None
 
     @property
     def need(self) -> Need | None:
@@ -72,7 +72,7 @@ class Encoder:
     @property
     def pending(self) -> bool:
         """Events were fed that are not encoded yet."""
-        return self._next < len(self._events) or self._refused is not None
+        return self._next < len(self._events) or self._deferred_error is not None
 
     @property
     def position(self) -> tuple[int, int]:
@@ -80,36 +80,39 @@ class Encoder:
         return self._envelope.commit_lsn, self._envelope.seq
 
     @property
-    def described(self) -> Mapping[int, bytes]:
+    def session_relations(self) -> Mapping[int, bytes]:
         """The Relation messages in force outside of scoped transactions: by OID, without tags and xids."""
-        return self._session.described
+        return self._session.bodies
 
-    def skip(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
-        """Leave out what was delivered before: see `PassedOver.skip`."""
-        self._passed_over.skip(lsn, cut_lsn, cut_seq)
+    def skip_delivered(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
+        """Skip what was delivered before, as `Skips.skip_delivered` does."""
+        self._skips.skip_delivered(lsn, cut_lsn, cut_seq)
 
-    def leave_out(self, lsn: int, message: bool = False) -> None:
-        """Leave out what `PassedOver.leave_out` says, and all after it; `left_out` is set once it came."""
-        self._passed_over.leave_out(lsn, message)
+    def skip_transaction(self, lsn: int, message: bool = False) -> None:
+        """Skip the transaction, as `Skips.skip_transaction` does, and everything after it.
+
+        Once it has come, `skipped_transaction` is set.
+        """
+        self._skips.skip_transaction(lsn, message)
 
     @property
     def dead_letters(self) -> DeadLetters:
         return self._changes.dead_letters
 
     def take_counts(self) -> list[tuple[str, str, int]]:
-        """Table, op and number of the records since the last call, without dead letters and left-out ones."""
+        """Table, op and number of the records since the last call, without dead letters and skipped ones."""
         return self._changes.messages.take_counts() + self._plans.take_counts()
 
     def feed(self, events: list[Event]) -> None:
         """Take more events; the earlier ones must all be encoded."""
         assert not self.pending, "events are fed before the earlier ones are encoded"
-        self._events = events if self.left_out is None else []
+        self._events = events if self.skipped_transaction is None else []
         self._next = 0
         if self._last_relation is not None and self._events:
             self._note_partition(self._last_relation, self._events[0])
             self._last_relation = None
 
-    def encode(self, now_us: int, to_end: bool = False) -> list[Segment | Reached]:
+    def encode(self, now_us: int, to_end: bool = False) -> list[Segment | Watermark]:
         """Encode what was fed, up to a `need`, or with `to_end` up to the next end of a transaction.
 
         `now_us` is microseconds since 1970.
@@ -117,10 +120,10 @@ class Encoder:
         Raises ProtocolError, RecordError or SetupError, with the LSN. If something whole comes before the
         error, that is returned first, and the next call raises.
         """
-        if self._refused is not None:
-            raise self._refused
+        if self._deferred_error is not None:
+            raise self._deferred_error
         self._envelope.set_clock(now_us)
-        done: list[Segment | Reached] = []
+        done: list[Segment | Watermark] = []
         try:
             self._encode_into(done, to_end)
         except PgrelayError as error:
@@ -128,12 +131,12 @@ class Encoder:
                 done.pop()
             if not done:
                 raise
-            self._refused = error
+            self._deferred_error = error
         return done
 
-    def _encode_into(self, done: list[Segment | Reached], to_end: bool) -> None:
-        changes, passed_over = self._changes, self._passed_over
-        segment = changes.go_on()
+    def _encode_into(self, done: list[Segment | Watermark], to_end: bool) -> None:
+        changes, skips = self._changes, self._skips
+        segment = changes.continue_transaction()
         if segment is not None:
             done.append(segment)
         events, needs = self._events, self._needs
@@ -141,24 +144,24 @@ class Encoder:
             event = events[self._next]
             self._next += 1
             if isinstance(event, bytes):
-                if not passed_over.whole or event[HEADER_SIZE] == tags.RELATION:
+                if not skips.whole_transaction or event[HEADER_SIZE] == tags.RELATION:
                     self._frame(event)
                 elif event[HEADER_SIZE] != tags.TYPE and event[HEADER_SIZE] != tags.ORIGIN:
-                    passed_over.changes += 1
+                    skips.changes += 1
             elif isinstance(event, TransactionBegin):
-                if self._lacks_boundaries():
+                if self._needs_transaction_topic():
                     self._next -= 1
                     break
-                done.append(changes.begin(event, passed_over.begin(event)))
+                done.append(changes.begin(event, skips.begin(event)))
                 self._body_at = STREAMED_BODY_AT if event.streamed else BODY_AT
                 self._relations = Relations() if event.scoped else self._session
             elif isinstance(event, TransactionEnd):
-                if passed_over.left_out:
-                    self.left_out = passed_over.changes, event.end_lsn
+                if skips.requested:
+                    self.skipped_transaction = skips.changes, event.end_lsn
                     # An error after it would prevent the commit that covers it.
                     events = self._events = []
                 changes.end(event.end_lsn)
-                passed_over.end()
+                skips.end()
                 self._body_at = BODY_AT
                 self._relations = self._session
                 if to_end:
@@ -166,29 +169,29 @@ class Encoder:
             else:
                 done.append(event)
 
-    def learn(self, facts: RelationFacts, ahead: Sequence[RelationFacts] = ()) -> None:
+    def provide_facts(self, facts: RelationFacts, ahead: Sequence[RelationFacts] = ()) -> None:
         """Answer FactsNeeded; `ahead` has the facts of what it names ahead, or is empty.
 
         Raises SetupError if the topic belongs to another table, if a key would be hidden, or if a rename
         would show a hidden column.
         """
-        plan = self._needs.learn(facts, ahead)
-        self._use(plan)
+        plan = self._needs.provide_facts(facts, ahead)
+        self._use_plan(plan)
 
-    def met(self, ids: SchemaIds | None = None, ahead: Sequence[SchemaIds | None] = ()) -> None:
+    def confirm_topic(self, ids: SchemaIds | None = None, ahead: Sequence[SchemaIds | None] = ()) -> None:
         """Answer an Announcement or a TopicNeeded; in Avro, with the ids of its schemas.
 
         `ahead` has the ids of what an Announcement names ahead, or is empty.
         """
-        self._needs.met(ids, ahead)
+        self._needs.confirm_topic(ids, ahead)
 
-    def _ahead(self) -> Iterator[RelationAhead]:
-        """The relations that will be read soon, from the change on that was put off."""
-        lsn, xid = self._envelope.commit_lsn, self._envelope.xid_number
+    def _relations_ahead(self) -> Iterator[RelationAhead]:
+        """The relations that will be needed soon, from the deferred change on."""
+        lsn, xid = self._envelope.commit_lsn, self._envelope.xid
         return relations_ahead(self._events, self._next, self._body_at, lsn, xid, self._relations)
 
-    def _use(self, plan: Plan) -> None:
-        """Use this plan for the change that was put off for lack of it, and for those that follow.
+    def _use_plan(self, plan: Plan) -> None:
+        """Use this plan for the change that was deferred for lack of it, and for those that follow.
 
         Raises SetupError if a rename would show a hidden column.
         """
@@ -199,7 +202,7 @@ class Encoder:
         if self._relations is self._session:
             unnamed = self._plans.use(plan)
             if unnamed is not None:
-                # If it has a change after all, its message is read again.
+                # Should it have a change after all, its message is read again.
                 self._session.plans.pop(unnamed, None)
 
     def _frame(self, frame: bytes) -> None:
@@ -209,12 +212,12 @@ class Encoder:
             truncated = ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated")
             raise truncated.with_lsn(frame_lsn(frame)) from None
         except RecordError as error:
-            self._fail(error.with_lsn(frame_lsn(frame)), frame)
+            self._set_aside(error.with_lsn(frame_lsn(frame)), frame)
         except PgrelayError as refused:
             # Not called `error`: compiled, a name has one type in a function, and `error` is a RecordError.
             raise refused.with_lsn(frame_lsn(frame)) from refused
 
-    def _fail(self, error: RecordError, frame: bytes) -> None:
+    def _set_aside(self, error: RecordError, frame: bytes) -> None:
         """Make a dead letter of a change that can't be encoded, or raise the error."""
         op = _OPS.get(frame[HEADER_SIZE])
         plan = None if op is None else self._relations.plans.get(read_u32(frame, self._body_at))
@@ -227,7 +230,7 @@ class Encoder:
         if tag == tags.INSERT or tag == tags.UPDATE or tag == tags.DELETE:
             oid = read_u32(frame, self._body_at)
             plan = self._relations.plans.get(oid)
-            if (plan is None or not plan.announced) and self._put_off(oid):
+            if (plan is None or not plan.announced) and self._defer(oid):
                 return
             if plan is None:
                 return
@@ -240,12 +243,13 @@ class Encoder:
         elif tag == tags.RELATION:
             self._take_relation(frame)
         else:
-            self._rare(frame)
+            self._other_message(frame)
 
-    def _put_off(self, oid: int) -> bool:
-        """Whether a change of this relation can't be encoded yet. If so, it is the next event again.
+    def _defer(self, oid: int) -> bool:
+        """Defer a change of this relation if it can't be encoded yet; returns whether it was deferred.
 
-        By then `need` says what it lacks. Or it is None, and a plan that was made before is in use now.
+        Then it is the next event again, and `need` says what it lacks; or that is None, and a plan that was
+        built before is in use now.
         """
         relations, envelope = self._relations, self._envelope
         if oid in relations.plans:
@@ -253,24 +257,24 @@ class Encoder:
             if plan is None or plan.announced:
                 return False
             self._next -= 1
-            self._needs.announce(plan, self._ahead(), envelope.commit_lsn, envelope.seq)
+            self._needs.need_announcement(plan, self._relations_ahead(), envelope.commit_lsn, envelope.seq)
             return True
-        if oid not in relations.described:
+        if oid not in relations.bodies:
             raise ProtocolError(f"a change of relation {oid}, which no Relation message described")
         self._next -= 1
-        body = relations.described[oid]
-        made = self._plans.take(body)
-        if made is not None:
-            self._use(made)
+        body = relations.bodies[oid]
+        plan = self._plans.reuse(body)
+        if plan is not None:
+            self._use_plan(plan)
         else:
-            self._needs.ask_facts(body, envelope.xid_number, self._ahead())
+            self._needs.need_facts(body, envelope.xid, self._relations_ahead())
         return True
 
     def _take_relation(self, frame: bytes) -> None:
         body = frame[self._body_at :]
         relation = pgoutput.parse_relation(body)
         self._relations.describe(relation.oid, body)
-        if not self._options.selection.takes(str(relation)):
+        if not self._options.selection.is_relayed(str(relation)):
             self._relations.plans[relation.oid] = None
         if self._next == len(self._events):
             self._last_relation = relation
@@ -287,23 +291,23 @@ class Encoder:
         oid = read_u32(following, self._body_at)
         if following[HEADER_SIZE] not in tags.ROWS or oid == relation.oid:
             return
-        body = self._relations.described.get(oid)
+        body = self._relations.bodies.get(oid)
         if body is None:
             return
         root = pgoutput.parse_relation(body)
         if root.replica_identity == FULL or not any(column.key for column in root.columns):
-            self._plans.partition(oid, relation)
+            self._plans.note_partition(oid, relation)
 
-    def _lacks_boundaries(self) -> bool:
-        """Whether the transaction topic must be asked for first: in Avro, its schemas must be registered."""
+    def _needs_transaction_topic(self) -> bool:
+        """Whether to wait for the transaction topic first: in Avro, its schemas must be registered."""
         boundaries = self._changes.boundaries
         if boundaries is None or self._options.format == "json":
             return False
-        return self._needs.lacks(boundaries.topic, boundaries.opening)
+        return self._needs.need_topic(boundaries.topic, boundaries.schema_header)
 
-    def _rare(self, frame: bytes) -> None:
+    def _other_message(self, frame: bytes) -> None:
         """Truncate, logical message, origin and type: parsed in full, because they are few."""
-        message = parsed(frame, self._body_at)
+        message = parse_frame(frame, self._body_at)
         match message:
             case pgoutput.Type():
                 # Types are taken from the catalogue; a truncated message is refused all the same.
@@ -313,7 +317,7 @@ class Encoder:
             case pgoutput.Truncate():
                 self._truncate(message, frame)
             case pgoutput.Message():
-                if self._needs.lacks(self._topics.message, self._changes.messages.opening):
+                if self._needs.need_topic(self._topics.message, self._changes.messages.schema_header):
                     self._next -= 1
                 else:
                     self._changes.message(message, frame)
@@ -322,14 +326,14 @@ class Encoder:
 
     def _truncate(self, message: pgoutput.Truncate, frame: bytes) -> None:
         """Make the records of a Truncate once each of its relations has a plan."""
-        plans = self._truncated
+        plans = self._truncate_plans
         while len(plans) < len(message.relation_oids):
             oid = message.relation_oids[len(plans)]
-            if self._put_off(oid):
+            if self._defer(oid):
                 return
             # Kept aside: a relation that the server describes by the same stale name takes its place.
             plans.append(self._relations.plans[oid])
-        self._truncated = []
+        self._truncate_plans = []
         for plan in plans:
             if plan is not None:
                 self._changes.truncate(message, plan, frame)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-# Takes one value's bytes as the server sent them and returns the whole JSON value (or, if it says so, the
+# Converts one value's bytes, as the server sent them, to the whole JSON value (or, where it says so, to the
 # text of a binary form). Raises ValueError on bytes that the server can't have sent.
 Converter = Callable[[bytes], bytes]
 
@@ -23,18 +23,18 @@ CONVERT: Final = 3
 class Encodings:
     """The operator's choices for types that have more than one good JSON form.
 
-    checked  whether text must be checked to be UTF-8: the server does that for every database except one
-             whose encoding is SQL_ASCII
-    recoded  whether the server converts text from another encoding; the sizes in hstore's binary form are
-             those before the conversion (hstore_io.c, hstore_send), so it can't be read
+    validate_utf8      text must be checked to be UTF-8: the server does that for every database except one
+                       whose encoding is SQL_ASCII
+    server_transcodes  the server converts text from another encoding; the sizes in hstore's binary form are
+                       those before the conversion (hstore_io.c, hstore_send), so it can't be read
     """
 
     numeric: Literal["string", "double", "precise"] = "string"
     time: Literal["iso", "debezium"] = "iso"
     binary: Literal["base64", "hex"] = "base64"
     json: Literal["string", "inline"] = "string"
-    checked: bool = False
-    recoded: bool = False
+    validate_utf8: bool = False
+    server_transcodes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Encoding:
         """
         raise NotImplementedError
 
-    def written(self, value: bytes) -> bytes:
+    def encode(self, value: bytes) -> bytes:
         """The whole value: a Converter for every kind."""
         if self.kind == CONVERT and self.convert is not None:
             return self.convert(value)

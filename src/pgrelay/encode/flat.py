@@ -9,13 +9,13 @@ from pgrelay.encode.records import DELETE, FLAT_NAMES, Unchanged
 from pgrelay.errors import SetupError
 
 
-def refuse_taken(plan: Plan, what: str) -> None:
-    """Raises SetupError if a column has the name of `what` the envelope adds: its members, or its fields."""
+def refuse_name_clashes(plan: Plan, what: str) -> None:
+    """Raises SetupError if a column is named like a member of the envelope (in Avro a field: `what`)."""
     for column in plan.columns:
         if column.name in FLAT_NAMES and not column.dropped:
             raise SetupError(
                 f"{plan.table}.{column.name}: the flat envelope has a {what} of that name; "
-                "drop the column by records.columns, or set records.envelope: debezium"
+                "drop the column with records.columns.drop, or set records.envelope: debezium"
             )
 
 
@@ -26,14 +26,20 @@ class FlatJson(JsonEnvelope):
     absent because their TOAST value was not sent.
     """
 
-    def changed(self) -> None:
-        """Nothing is kept."""
+    def refresh(self) -> None:
+        """Nothing is derived in advance."""
 
-    def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
+    def write_member(self, writer: BytesWriter, name: str, content: bytes) -> None:
         writer.write(b"{" + json_name("__" + name) + b":" + content + b"}")
 
     def close(
-        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
+        self,
+        writer: BytesWriter,
+        collection: Collection,
+        lsn: int,
+        op: str,
+        unchanged: Unchanged,
+        place: bytes,
     ) -> None:
         # The row is a closed object: take its brace away, and add a comma if it has members.
         writer.truncate(len(writer) - 1)

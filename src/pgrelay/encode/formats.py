@@ -16,7 +16,7 @@ from pgrelay.encode.avro.schema import (
 from pgrelay.encode.boundaries import Boundaries
 from pgrelay.encode.debezium import DebeziumJson
 from pgrelay.encode.envelope import Envelope
-from pgrelay.encode.flat import FlatJson, refuse_taken
+from pgrelay.encode.flat import FlatJson, refuse_name_clashes
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Collection, Plan, RelationFacts, names_in_json
 from pgrelay.encode.rows import RowWriter
@@ -55,7 +55,7 @@ def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: R
     else:
         plan = Plan(relation, facts, topic, options)
     if options.envelope == "flat":
-        refuse_taken(plan, "field" if options.format == "avro" else "member")
+        refuse_name_clashes(plan, "field" if options.format == "avro" else "member")
     return plan
 
 

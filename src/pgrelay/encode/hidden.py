@@ -1,4 +1,4 @@
-"""The columns that each relation hides, so that none is shown just because it or its table was renamed.
+"""The columns that each relation hides, so that a rename of a column or a table does not expose one.
 
 The patterns of `records.columns` match names. A rename takes effect with the next row, before anybody could
 have changed the configuration.
@@ -24,7 +24,7 @@ class _Known:
 
 
 class HiddenColumns:
-    """By OID. Kept for as long as the process runs: a rename may fall between two sessions."""
+    """By OID. Kept as long as the process runs, since a rename may fall between two sessions."""
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
@@ -40,7 +40,7 @@ class HiddenColumns:
         if known is not None:
             if lsn < known.lsn:
                 return
-            _refuse_shown(plan, known)
+            _refuse_exposed(plan, known)
         columns = {
             column.name: (index, column.type_oid, column.treatment)
             for index, column in enumerate(plan.columns)
@@ -51,9 +51,9 @@ class HiddenColumns:
             self._known.pop(oid, None)
 
 
-def _refuse_shown(plan: Plan, known: _Known) -> None:
+def _refuse_exposed(plan: Plan, known: _Known) -> None:
     for name, (index, type_oid, treatment) in known.columns.items():
-        shown = None if treatment == KEEP else _shown(plan, known, name, index, type_oid)
+        shown = None if treatment == KEEP else _exposed_name(plan, known, name, index, type_oid)
         if shown is not None:
             raise SetupError(
                 f"{plan.table}.{shown} takes the place of {known.table}.{name}, which "
@@ -62,8 +62,8 @@ def _refuse_shown(plan: Plan, known: _Known) -> None:
             )
 
 
-def _shown(plan: Plan, known: _Known, name: str, index: int, type_oid: int) -> str | None:
-    """The name under which a column that was hidden would be shown; None if it still is hidden, or is gone.
+def _exposed_name(plan: Plan, known: _Known, name: str, index: int, type_oid: int) -> str | None:
+    """The name under which a hidden column would be exposed; None if it is still hidden, or is gone.
 
     Another name may be a new column's, if the old one was dropped. It is taken for the old one's if it has
     its place or its type, as a renamed column has.
@@ -72,7 +72,7 @@ def _shown(plan: Plan, known: _Known, name: str, index: int, type_oid: int) -> s
     if place >= 0 and plan.columns[place].treatment == KEEP:
         return name
     if place > index:
-        # No column that stays moves to the right: this is another one, which has taken the name.
+        # A column never moves to the right: this is another one, which has taken the name.
         before = plan.columns[index]
         return before.name if before.treatment == KEEP and before.type_oid == type_oid else None
     if place >= 0:

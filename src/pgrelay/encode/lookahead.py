@@ -53,7 +53,7 @@ def relations_ahead(
                 if described.setdefault(read_u32(event, body_at), message) != message:
                     differing.add(read_u32(event, body_at))
             for oid in _changed(event, tag, body_at):
-                known = described.get(oid) or relations.unread(oid)
+                known = described.get(oid) or relations.unplanned_body(oid)
                 if known is not None:
                     described[oid] = known
                     used.setdefault(oid, (commit_lsn, xid))

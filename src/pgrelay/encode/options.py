@@ -1,4 +1,4 @@
-"""The operator's choices about records, in the form that the pure rooms take them."""
+"""The operator's choices about records, in the form that the pure rooms use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,31 +10,31 @@ from pgrelay.encode.selection import Selection
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a topic takes: records of up to `most_bytes` by `record_size`; if `keyed`, only with a key.
+    """What a topic accepts: records up to `max_bytes` by `record_size`; if `key_required`, only with a key.
 
-    `by_producer`: the limit of bytes is the producer's.
+    `set_by_producer`: the limit of bytes is the producer's.
     """
 
-    most_bytes: int = 1 << 60  # no limit; compiled, a larger number would be an object
-    keyed: bool = False
-    by_producer: bool = False
+    max_bytes: int = 1 << 60  # no limit; compiled, a larger number would be an object
+    key_required: bool = False
+    set_by_producer: bool = False
 
     def refusal(self, topic: str, keyed: bool, size: int) -> str:
-        """Why the topic takes no record of `size` bytes, `keyed` or not; empty if it does."""
-        if size > self.most_bytes:
-            limit = "message.max.bytes in sink.kafka is" if self.by_producer else f"topic {topic} takes"
-            return f"the record has {size} bytes, and {limit} {self.most_bytes}"
-        if self.keyed and not keyed:
+        """Why the topic does not accept a record of `size` bytes, `keyed` or not; empty if it does."""
+        if size > self.max_bytes:
+            limit = "message.max.bytes in sink.kafka is" if self.set_by_producer else f"topic {topic} takes"
+            return f"the record has {size} bytes, and {limit} {self.max_bytes}"
+        if self.key_required and not keyed:
             return f"topic {topic} is compacted, and the record has no key"
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterOptions:
-    """`everywhere` holds for all topics, `of_topic` for those that have refused a record."""
+    """`by_topic` has the limits of topics that have refused a record, `default` those of all others."""
 
-    everywhere: Limits = field(default_factory=Limits)
-    of_topic: Mapping[str, Limits] = field(default_factory=dict)
+    default: Limits = field(default_factory=Limits)
+    by_topic: Mapping[str, Limits] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +65,4 @@ class RecordOptions:
         """The limits past which a record of the topic becomes a dead letter."""
         if self.dead_letters is None:
             return Limits()
-        return self.dead_letters.of_topic.get(topic, self.dead_letters.everywhere)
+        return self.dead_letters.by_topic.get(topic, self.dead_letters.default)

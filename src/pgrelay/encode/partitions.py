@@ -36,11 +36,11 @@ class Partitions:
 
     def describe(self, root_oid: int, relation: Relation, full: bool) -> bool:
         """Note whether a partition of such a root is `full` now; returns whether that may be a change."""
-        unlike = self._of.setdefault(root_oid, {})
+        non_full_partition = self._of.setdefault(root_oid, {})
         partition = Partition(relation)
         if full or not partition.identified or not partition.unsent:
-            return unlike.pop(relation.oid, None) is not None
-        unlike[relation.oid] = partition
+            return non_full_partition.pop(relation.oid, None) is not None
+        non_full_partition[relation.oid] = partition
         return True
 
     def of(self, root_oid: int) -> list[Partition]:

@@ -12,7 +12,7 @@ Unchanged = list[bytes] | None
 
 # Where a record goes: the partition its key hashes to, or every partition of the topic.
 BY_KEY: Final = -1
-EVERY: Final = -2
+EVERY_PARTITION: Final = -2
 
 # Topic, key, value (None: a tombstone), headers, partition.
 Record = tuple[str, bytes | None, bytes | None, Headers | None, int]
@@ -58,8 +58,8 @@ def _size_of_length(length: int) -> int:
     return size
 
 
-class Opening:
-    """What precedes each key and each value: in Avro, the id of its schema."""
+class SchemaHeader:
+    """What precedes each key and each value: in Avro, the id of its schema; in JSON, nothing."""
 
     def __init__(self) -> None:
         self.key: bytes = b""

@@ -11,14 +11,14 @@ class Relations:
     """
 
     def __init__(self) -> None:
-        self.described: dict[int, bytes] = {}
+        self.bodies: dict[int, bytes] = {}
         # None stands for a relation that the configuration leaves out.
         self.plans: dict[int, Plan | None] = {}
 
     def describe(self, oid: int, body: bytes) -> None:
-        self.described[oid] = body
+        self.bodies[oid] = body
         self.plans.pop(oid, None)
 
-    def unread(self, oid: int) -> bytes | None:
-        """The relation's last message; None if there is none, or if it has its plan."""
-        return None if oid in self.plans else self.described.get(oid)
+    def unplanned_body(self, oid: int) -> bytes | None:
+        """The relation's last message if it has no plan yet; None if it has one, or there is no message."""
+        return None if oid in self.plans else self.bodies.get(oid)

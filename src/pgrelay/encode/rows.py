@@ -26,7 +26,7 @@ _BINARY: Final[u8] = tuples.BINARY
 OldValue = tuple[int, bytes]
 
 
-def not_identified(table: str, column: str) -> RecordError:
+def identity_mismatch(table: str, column: str) -> RecordError:
     """The error for an old key that is not the table's, but that of a partition published as its root.
 
     The Relation is the root's, whose replica identity partitions do not inherit. `column` is a column of the
@@ -55,8 +55,8 @@ def close_object(writer: BytesWriter, begin: i64) -> None:
 class RowWriter:
     """Writes rows of TupleData as JSON objects, and their keys separately.
 
-    `key` holds the key of the row written last, if its plan has one. `unchanged` lists, by `shown_name`, the
-    columns that the server did not send because their TOAST value is the old one.
+    `key` holds the key of the row written last, if its plan has one. `unchanged` has the `encoded_name` of
+    each column that the server did not send because its TOAST value is the old one.
     """
 
     def __init__(self, placeholder: bool) -> None:
@@ -91,7 +91,7 @@ class RowWriter:
         begin: i64 = len(writer)
         self.unchanged = []
         self.key.truncate(0)
-        self.key.write(plan.opening.key)
+        self.key.write(plan.schema_header.key)
         for index, column in enumerate(columns):
             kind: u8 = data[pos]
             pos += 1
@@ -107,23 +107,23 @@ class RowWriter:
                     f"a row of {plan.table} has a column of unknown kind {chr(kind)!r}, {column.name}"
                 )
             if key_only and not column.key:
-                self._absent(writer, column)
+                self._write_absent(writer, column)
                 if keep is not None:
                     keep.append(None)
                 continue
             if keep is not None:
                 keep.append((kind, data[start:pos]))
-            if column.hidden:
-                writer.write(column.member_hidden)
+            if column.suppressed:
+                writer.write(column.member_suppressed)
             elif kind == _UNCHANGED:
                 self._write_unchanged(writer, column, None if old is None else old[index])
             elif kind == _NULL:
                 if key_only:
-                    raise not_identified(column.table, column.name)
-                self._null(writer, column)
+                    raise identity_mismatch(column.table, column.name)
+                self._write_null(writer, column)
             else:
                 self._write_present(writer, column, kind, data, start, pos)
-        self._close(writer, begin)
+        self._close_row(writer, begin)
         return pos
 
     def _write_present(
@@ -132,7 +132,7 @@ class RowWriter:
         """Append a column whose value is `data[start:end]`. Raises RecordError or SetupError."""
         encoding = column.binary if kind == _BINARY else column.text
         if encoding is None:
-            raise column.unknown_form()
+            raise column.unknown_form_error()
         try:
             writer.write(column.member)
             encoding.write(writer, data, start, end)
@@ -144,7 +144,7 @@ class RowWriter:
                 f"{column.table}.{column.name}: a value of type {column.type.name} can't be encoded: {error}",
                 column.table,
                 column.name,
-                data[start:end] if column.shown else None,
+                data[start:end] if column.visible else None,
             ) from error
 
     def _write_unchanged(self, writer: BytesWriter, column: ColumnPlan, old: OldValue | None) -> None:
@@ -160,18 +160,18 @@ class RowWriter:
         elif self._placeholder and column.member_unchanged:
             writer.write(column.member_unchanged)
         else:
-            self.unchanged.append(column.shown_name)
-            self._absent(writer, column)
+            self.unchanged.append(column.encoded_name)
+            self._write_absent(writer, column)
 
-    def _absent(self, writer: BytesWriter, column: ColumnPlan) -> None:
+    def _write_absent(self, writer: BytesWriter, column: ColumnPlan) -> None:
         """Write a column that was not sent: JSON leaves it out."""
 
-    def _null(self, writer: BytesWriter, column: ColumnPlan) -> None:
+    def _write_null(self, writer: BytesWriter, column: ColumnPlan) -> None:
         writer.write(column.member_null)
         if column.key:
             self.key.write(column.member_null)
 
-    def _close(self, writer: BytesWriter, begin: i64) -> None:
+    def _close_row(self, writer: BytesWriter, begin: i64) -> None:
         """Write what surrounds the columns, of the row, which begins at `begin`, and of its key."""
         close_object(writer, begin)
         close_object(self.key, 0)

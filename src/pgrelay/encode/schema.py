@@ -1,4 +1,4 @@
-"""The schema topic: what a table's columns are, and from where on, for consumers that have no registry.
+"""The schema topic: what columns a table has, and from which LSN on, for consumers that have no registry.
 
 It gets one record whenever a relation is first seen or has changed. Kafka acknowledges that before the first
 row that needs it is sent. It holds from `lsn` (the commit LSN of the transaction that brought it) and, inside
@@ -34,8 +34,8 @@ def schema_record(topic: str, systemid: str, plan: Plan, lsn: int, seq: int) -> 
 
 
 def _column(column: ColumnPlan) -> dict[str, Any]:
-    """`hidden` is there only if the values are masks or hashes: the encoding alone does not say so."""
-    told = {
+    """`hidden` is present only if the values are masks or hashes, which the encoding alone does not show."""
+    described = {
         "name": column.name,
         "type_oid": column.type_oid,
         "type_name": column.type.name,
@@ -43,7 +43,7 @@ def _column(column: ColumnPlan) -> dict[str, Any]:
         "key": column.key,
         "encoding": column.encoding,
     }
-    return told if column.shown else {**told, "hidden": True}
+    return described if column.visible else {**described, "hidden": True}
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -36,7 +36,7 @@ class Selection:
     mask_with: str = "***"
     hash_key: bytes = field(default=b"", repr=False)
 
-    def takes(self, table: str) -> bool:
+    def is_relayed(self, table: str) -> bool:
         """Whether a table, as `schema.table`, is relayed."""
         included = not self.include or _any_matches(self.include, table)
         return included and not _any_matches(self.exclude, table)
@@ -56,7 +56,7 @@ class Selection:
 
 def matches(pattern: str, name: str) -> bool:
     """Whether a pattern of the configuration matches the whole of a name."""
-    # A dot also stands for a line break: nobody may name a column so that it is not hidden.
+    # A dot also matches a line break, so that no column can be named in a way that escapes being hidden.
     return re.fullmatch(pattern, name, re.DOTALL) is not None
 
 
@@ -64,12 +64,12 @@ def _any_matches(patterns: Iterable[str], name: str) -> bool:
     return any(matches(pattern, name) for pattern in patterns)
 
 
-def hashed(encoding: Encoding, key: bytes) -> Converter:
+def hash_converter(encoding: Encoding, key: bytes) -> Converter:
     """A converter to the hexadecimal HMAC-SHA-256 of the value's JSON, whichever form the value came in."""
 
     def conversion(value: bytes) -> bytes:
         try:
-            plain = encoding.written(value)
+            plain = encoding.encode(value)
         except ValueError:
             raise ValueError("its value is not shown, since the column is hashed") from None
         return b'"' + hmac.new(key, plain, "sha256").hexdigest().encode() + b'"'
@@ -77,6 +77,6 @@ def hashed(encoding: Encoding, key: bytes) -> Converter:
     return conversion
 
 
-def masked(text: str) -> bytes:
+def masked_json(text: str) -> bytes:
     """The JSON that replaces every value of a masked column."""
     return json_string(text.encode())

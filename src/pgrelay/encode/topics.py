@@ -63,7 +63,7 @@ class Topics:
             (self.offsets, "the offsets"),
             (self.dead_letter, "the dead letters"),
         ):
-            self._owners[folded(topic)] = topic, owner, owner
+            self._owners[collision_key(topic)] = topic, owner, owner
 
     def claim(self, schema: str, table: str) -> str:
         """Give the table its topic, which belongs to it from now on.
@@ -76,12 +76,12 @@ class Topics:
         if route is not None:
             sharing, template = route
         topic = shorten(template.format(prefix=self._prefix, schema=escape(schema), table=escape(table)))
-        held, holder, shared = self._owners.setdefault(folded(topic), (topic, owner, sharing))
-        if held != topic or shared != sharing:
+        owned, holder, shared = self._owners.setdefault(collision_key(topic), (topic, owner, sharing))
+        if owned != topic or shared != sharing:
             clash = (
                 f"share the topic {topic!r}"
-                if held == topic
-                else f"need the topics {topic!r} and {held!r}, which Kafka takes for one ('.' is as '_')"
+                if owned == topic
+                else f"need the topics {topic!r} and {owned!r}, which Kafka takes for one ('.' counts as '_')"
             )
             raise SetupError(
                 f"{owner} and {holder} would {clash}; use records.routes to send one of them elsewhere, or "
@@ -89,7 +89,7 @@ class Topics:
             )
         return topic
 
-    def routed(self, schema: str, table: str) -> bool:
+    def is_routed(self, schema: str, table: str) -> bool:
         """Whether a route, not the template, decides the table's topic."""
         return self._route(schema, table) is not None
 
@@ -98,6 +98,6 @@ class Topics:
         return next((route for route in self._routes if matches(route[0], name)), None)
 
 
-def folded(topic: str) -> str:
-    """The same for two topics that Kafka can't have beside each other."""
+def collision_key(topic: str) -> str:
+    """The same for two topics that Kafka takes for one: it can't have both."""
     return topic.replace(".", "_")

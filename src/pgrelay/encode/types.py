@@ -1,8 +1,8 @@
 """What a column is: its Postgres type.
 
 The built-in types are in a table here, so that no catalogue has to be read for them: the rows of PostgreSQL
-18's ``pg_type`` and ``pg_range``, the same as in 15, without types that no column can have. Any other is made
-of rows that the catalogue tells. Source: PostgreSQL manual, "pg_type" and "pg_range".
+18's ``pg_type`` and ``pg_range``, the same as in 15, without types that no column can have. Any other type is
+built from rows of the catalogue. Source: PostgreSQL manual, "pg_type" and "pg_range".
 """
 
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from pgrelay.encode import oids
 class ColumnType:
     """A column's type, domains already resolved to their base type.
 
-    name       pg_type.typname: int4, _int4, hstore, mood
-    typmod     pg_attribute.atttypmod, -1 if none was declared; an array's applies to its elements
-    element    of an array (typcategory A), its elements' type; of a range, its subtype; of a
-               multirange, its range; None for all others
-    delimiter  pg_type.typdelim of an array's element type
-    typtype    pg_type.typtype: b base, e enum, r range, m multirange, c composite
-    sends      whether it has a binary form (pg_type.typsend); what has none always comes as text
-    dimensions of an array, those that a domain over it was declared with; 1 where no domain tells more
+    name             pg_type.typname: int4, _int4, hstore, mood
+    typmod           pg_attribute.atttypmod, -1 if none was declared; an array's applies to its elements
+    element          of an array (typcategory A), its elements' type; of a range, its subtype; of a
+                     multirange, its range; None for all others
+    delimiter        pg_type.typdelim of an array's element type
+    typtype          pg_type.typtype: b base, e enum, r range, m multirange, c composite
+    has_binary_form  the type has a send function (pg_type.typsend); what has none always comes as text
+    dimensions       of an array, those that a domain over it was declared with; 1 if no domain says more
     """
 
     oid: int
@@ -32,7 +32,7 @@ class ColumnType:
     element: "ColumnType | None" = None
     delimiter: str = ","
     typtype: str = "b"
-    sends: bool = True
+    has_binary_form: bool = True
     dimensions: int = 1
 
     @property
@@ -152,7 +152,7 @@ _MULTIRANGES: Final = (
 
 def _scalars() -> dict[int, ColumnType]:
     """The types that aren't arrays, by OID."""
-    types = {oid: ColumnType(oid, name, sends=oid not in _WITHOUT_SEND) for oid, name, _ in _BASE}
+    types = {oid: ColumnType(oid, name, has_binary_form=oid not in _WITHOUT_SEND) for oid, name, _ in _BASE}
     for oid, name, _, subtype in _RANGES:
         types[oid] = ColumnType(oid, name, element=types[subtype], typtype="r")
     for oid, name, _, range_oid in _MULTIRANGES:
@@ -175,11 +175,11 @@ def builtin_type(oid: int, typmod: int = -1) -> ColumnType | None:
     scalar = _SCALARS.get(oid)
     if scalar is not None:
         return replace(scalar, typmod=typmod)
-    element = _ELEMENTS.get(oid)
-    if element is None:
+    element_oid = _ELEMENTS.get(oid)
+    if element_oid is None:
         return None
-    of = builtin_type(element, typmod)
-    return ColumnType(oid, f"_{_SCALARS[element].name}", typmod, of, ";" if element == oids.BOX else ",")
+    name, delimiter = f"_{_SCALARS[element_oid].name}", ";" if element_oid == oids.BOX else ","
+    return ColumnType(oid, name, typmod, builtin_type(element_oid, typmod), delimiter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +200,14 @@ class CatalogType:
     category: str
     delimiter: str
     made_of: int | None
-    sends: bool
+    has_binary_form: bool
 
     def parts(self) -> list[int]:
-        """The types that it is made of."""
+        """The OIDs of the types that it consists of."""
         return [oid for oid in (self.base, self.element, self.made_of) if oid]
 
 
-def resolved(oid: int, typmod: int, known: Mapping[int, CatalogType]) -> ColumnType:
+def resolve_type(oid: int, typmod: int, known: Mapping[int, CatalogType]) -> ColumnType:
     """The type of that OID, a domain as its base type. `known` has it and all parts that are not built in."""
     built_in = builtin_type(oid, typmod)
     if built_in is not None:
@@ -216,18 +216,20 @@ def resolved(oid: int, typmod: int, known: Mapping[int, CatalogType]) -> ColumnT
         return ColumnType(oid, "unknown", typmod)
     row = known[oid]
     if row.typtype == "d":
-        of = resolved(row.base, row.base_typmod, known)
-        return replace(of, dimensions=row.dimensions) if row.dimensions > 1 else of
+        base = resolve_type(row.base, row.base_typmod, known)
+        return replace(base, dimensions=row.dimensions) if row.dimensions > 1 else base
     if row.category == "A" and row.element:
         return _array(row, typmod, known)
-    made_of = resolved(row.made_of, -1, known) if row.made_of else None
-    return ColumnType(oid, row.name, typmod, made_of, typtype=row.typtype, sends=row.sends)
+    made_of = resolve_type(row.made_of, -1, known) if row.made_of else None
+    return ColumnType(
+        oid, row.name, typmod, made_of, typtype=row.typtype, has_binary_form=row.has_binary_form
+    )
 
 
 def _array(row: CatalogType, typmod: int, known: Mapping[int, CatalogType]) -> ColumnType:
-    name, of = row.name, resolved(row.element, typmod, known)
-    element = known.get(row.element)
-    if element is not None and element.typtype == "d" and not of.is_array:
+    name, element = row.name, resolve_type(row.element, typmod, known)
+    element_row = known.get(row.element)
+    if element_row is not None and element_row.typtype == "d" and not element.is_array:
         # Of a domain: as an array of its base type, with the modifier that only the domain has.
-        name, typmod = f"_{of.name}", of.typmod
-    return ColumnType(row.oid, name, typmod, of, row.delimiter)
+        name, typmod = f"_{element.name}", element.typmod
+    return ColumnType(row.oid, name, typmod, element, row.delimiter)

@@ -5,8 +5,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from pgrelay.config.option_files import unreadable
-from pgrelay.config.secrets import mask_complaint
+from pgrelay.config.option_files import unreadable_file
+from pgrelay.config.secrets import mask_error
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 
 # Errors that a grant cures, and errors for clients that are not let in at all.
@@ -154,14 +154,14 @@ def brokers_fenced(reason: KafkaError) -> bool:
 
 def options_error(error: Exception, options: Mapping[str, str]) -> SetupError:
     """The error if librdkafka refuses the options of `sink.kafka`."""
-    if (missing := unreadable(options)) is not None:
+    if (missing := unreadable_file(options)) is not None:
         return SetupError(f"sink.kafka.{missing}; correct the path")
     text = " ".join(error_text(error).split())
     for alias, name in _ALIASES.items():
         # Use the name that the file uses.
         if alias in options and name not in options:
             text = text.replace(f'"{name}"', f'"{alias}"')
-    return SetupError(f"sink.kafka: {mask_complaint(text, options)}; see librdkafka's CONFIGURATION.md")
+    return SetupError(f"sink.kafka: {mask_error(text, options)}; see librdkafka's CONFIGURATION.md")
 
 
 def error_text(error: Exception) -> str:

@@ -18,7 +18,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, Message, ThrottleEvent
 
-from pgrelay.config.secrets import mask_complaint
+from pgrelay.config.secrets import mask_error
 from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.kafka.delivery_errors import PURGED, delivery_error, passed_over_error
 from pgrelay.kafka.errors import UNAUTHENTICATED, UNTRUSTED, denied_error, is_denied
@@ -66,7 +66,7 @@ class Failures:
 
     def on_error(self, error: KafkaError) -> None:
         """Take in an error that is not about a record: librdkafka's `error_cb`."""
-        text = mask_complaint(_PARTICULARS.sub("", error.str()), self._options)
+        text = mask_error(_PARTICULARS.sub("", error.str()), self._options)
         untrusted = error.code() == KafkaError._SSL and UNTRUSTED in text
         refused = is_denied(error)
         self.all_brokers_down = self.all_brokers_down or error.code() == KafkaError._ALL_BROKERS_DOWN

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[a
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
-from pgrelay.encode.records import EVERY, Record
+from pgrelay.encode.records import EVERY_PARTITION, Record
 from pgrelay.errors import PgrelayError, SetupError, Verdict, verdict
 from pgrelay.kafka.errors import creation_error, too_few_brokers, unknown_topic_error
 from pgrelay.kafka.topics import TopicKind, create, new_topic, request_batches, without_leader
@@ -70,7 +70,7 @@ class KnownTopics:
         spread: list[Record] = []
         for topic, key, value, headers, partition in records:
             # 1 if unknown. A topic may be hidden from us: the producer's error then says which right we lack.
-            targets = range(self._partitions.get(topic, 1)) if partition == EVERY else (partition,)
+            targets = range(self._partitions.get(topic, 1)) if partition == EVERY_PARTITION else (partition,)
             spread.extend((topic, key, value, headers, target) for target in targets)
         return spread
 

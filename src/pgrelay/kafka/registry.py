@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pgrelay.config.option_files import unreadable
-from pgrelay.config.secrets import mask_complaint, mask_url
+from pgrelay.config.option_files import unreadable_file
+from pgrelay.config.secrets import mask_error, mask_url
 from pgrelay.encode.avro.schema import SchemaIds, Schemas, successor
 from pgrelay.errors import PgrelayError, RegistryUnavailable, SetupError
 from pgrelay.kafka.errors import TOKEN_REFUSALS, UNTRUSTED
@@ -84,7 +84,7 @@ class Registry:
                 f"records.schema_registry: {text.rstrip('.')}; or name an http:// proxy in proxy or ALL_PROXY"
             ) from None
         except (ValueError, TypeError, OSError) as error:
-            text = unreadable(options) or self._masked(str(error))
+            text = unreadable_file(options) or self._masked(str(error))
             raise SetupError(f"records.schema_registry: {text}; correct or leave out the option") from None
 
     async def connect(self) -> None:
@@ -180,7 +180,7 @@ class Registry:
 
     def _masked(self, text: str) -> str:
         """What the client or the registry said, on one line and without any secret of ours."""
-        return mask_complaint(printable(" ".join(text.split())), self._options)
+        return mask_error(printable(" ".join(text.split())), self._options)
 
     def _unavailable_error(self, reason: str) -> RegistryUnavailable:
         return RegistryUnavailable(

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
 
 from pgrelay.config import SinkConfig
-from pgrelay.config.kafka_options import LINGERING
+from pgrelay.config.kafka_options import LINGER_OPTIONS
 from pgrelay.encode.records import Record, record_size
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.handover import Delivery, ProduceError, hand_over
@@ -73,7 +73,7 @@ class Sink:
         """
         self._config = config
         self.failures = Failures(config.kafka, self._symptoms)
-        self._lingers = not LINGERING.isdisjoint(config.kafka)
+        self._lingers = not LINGER_OPTIONS.isdisjoint(config.kafka)
         self._handed_over = 0
         self._flushed, self._flush_due = 0, 0.0
         self._reported = 0

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from pgrelay.config import Config, load
 from pgrelay.errors import SetupError
-from pgrelay.plan.shards import Shard, balanced, related
-from pgrelay.plan.source_keys import with_source
+from pgrelay.plan.shards import Shard, balance, group_tables
+from pgrelay.plan.source_keys import set_source_keys
 from pgrelay.plan.statements import Part, script
-from pgrelay.plan.tables import Tables, tables
+from pgrelay.plan.tables import Tables, published_tables
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.slots import Slot
 
@@ -37,30 +37,32 @@ class _Found:
     tables: Tables
 
 
-async def plan(path: Path, count: int, folder: Path | None = None, *, apart: bool = False) -> str:
+async def plan(
+    path: Path, count: int, folder: Path | None = None, *, ignore_foreign_keys: bool = False
+) -> str:
     """Write `count` configurations, NAME-1.yaml and so on, beside `path` or in `folder`; return the SQL.
 
-    A missing `folder` is created. Tables tied by foreign keys stay together unless `apart`. Raises
-    SetupError, and then leaves no file behind.
+    A missing `folder` is created. Tables tied by foreign keys stay together, unless `ignore_foreign_keys`.
+    Raises SetupError, and then leaves no file behind.
     """
     config = load(path)
     _require_file(path)
     files = [(folder or path.parent) / f"{path.stem}-{n}{path.suffix}" for n in range(1, count + 1)]
     _require_absent(files)
-    found = await _look(config)
-    shards = _divided(found.tables, count, apart)
+    found = await _inspect(config)
+    shards = _divide(found.tables, count, ignore_foreign_keys)
     parts = [
         Part(file, f"{config.source.slot}_{n}", f"{config.source.publications[0]}_{n}", shard)
         for n, (file, shard) in enumerate(zip(files, shards, strict=True), 1)
     ]
     _require_short_names(parts)
-    # An existing slot or publication is carried over by hand, in an order that loses nothing.
+    # An existing slot or publication is carried over by hand, in an order in which nothing is lost.
     create = config.source.create and found.slot is None and not found.published
     _write(path, config, parts, create)
     return script(config, parts, found.tables, found.version, found.slot is not None, create)
 
 
-async def _look(config: Config) -> _Found:
+async def _inspect(config: Config) -> _Found:
     source = config.source
     async with Catalog(source.dsn) as catalog:
         if await catalog.in_recovery():
@@ -70,14 +72,14 @@ async def _look(config: Config) -> _Found:
             )
         slot = await catalog.slot(source.slot)
         published = len(await catalog.publications(source.publications)) == len(set(source.publications))
-        return _Found(catalog.server_version, slot, published, await tables(catalog, source))
+        return _Found(catalog.server_version, slot, published, await published_tables(catalog, source))
 
 
-def _divided(found: Tables, count: int, apart: bool) -> list[Shard]:
+def _divide(found: Tables, count: int, ignore_foreign_keys: bool) -> list[Shard]:
     volumes = {table.entry: table.volume for table in found.published}
-    groups = related(volumes, () if apart else found.ties)
+    groups = group_tables(volumes, () if ignore_foreign_keys else found.ties)
     if len(groups) >= count:
-        return balanced(groups, volumes, count)
+        return balance(groups, volumes, count)
     if len(volumes) < count:
         raise SetupError(f"--shards: {count} is more than the {len(volumes)} published tables; ask for fewer")
     raise SetupError(
@@ -93,9 +95,10 @@ def _require_file(path: Path) -> None:
 
 def _require_absent(files: Sequence[Path]) -> None:
     # Not Path.exists: it raises for a path in a directory that we may not search. Writing reports that.
-    there = [str(file) for file in files if os.path.exists(file)]
-    if there:
-        raise SetupError(f"{', '.join(there)}: exists already; move it away, or name a folder with --output")
+    existing = [str(file) for file in files if os.path.exists(file)]
+    if existing:
+        names = ", ".join(existing)
+        raise SetupError(f"{names}: exists already; move it away, or name a folder with --output")
 
 
 def _require_short_names(parts: Sequence[Part]) -> None:
@@ -110,7 +113,7 @@ def _write(origin: Path, config: Config, parts: Sequence[Part], create: bool) ->
     text = origin.read_text(encoding="utf-8-sig")
     with ExitStack() as undo:
         folder = parts[0].file.parent
-        _make(folder, undo)
+        _make_folder(folder, undo)
         for n, part in enumerate(parts):
             values: dict[str, Any] = {
                 "slot": part.slot,
@@ -120,9 +123,9 @@ def _write(origin: Path, config: Config, parts: Sequence[Part], create: bool) ->
                 # Every slot gets every logical message, whatever its publication: only one relay relays them.
                 "messages": config.source.messages and n == 0,
             }
-            _write_new(part.file, origin, with_source(text, _changed(config, values), str(origin)), undo)
-            meant = config.model_copy(update={"source": config.source.model_copy(update=values)})
-            if load(part.file) != meant:
+            _write_new(part.file, origin, set_source_keys(text, _changed(config, values), str(origin)), undo)
+            expected = config.model_copy(update={"source": config.source.model_copy(update=values)})
+            if load(part.file) != expected:
                 raise SetupError(
                     f"{part.file}: is overridden by the environment; unset PGRELAY_SOURCE__SLOT, "
                     "PGRELAY_SOURCE__PUBLICATIONS and the like, then plan again"
@@ -136,7 +139,7 @@ def _changed(config: Config, values: dict[str, Any]) -> dict[str, Any]:
     return {key: list(v) if isinstance(v, tuple) else v for key, v in reversed(written.items())}
 
 
-def _make(folder: Path, undo: ExitStack) -> None:
+def _make_folder(folder: Path, undo: ExitStack) -> None:
     missing = takewhile(lambda path: not os.path.exists(path), (folder, *folder.parents))
     try:
         for each in reversed([*missing]):

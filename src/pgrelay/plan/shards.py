@@ -1,4 +1,4 @@
-"""Which tables go together, and into which shard: pure, and independent of the order of the input.
+"""Which tables go together, and into which shard. Pure, and independent of the order of its input.
 
 A group is a connected component of the tables and their ties. The groups, largest first, each go into the
 shard that is smallest so far (longest processing time first). So no shard is larger than the smallest shard
@@ -17,34 +17,34 @@ class Shard:
     volume: int
 
 
-def related(tables: Iterable[str], ties: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
+def group_tables(tables: Iterable[str], ties: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
     """Group the tables: two tied tables are in one group. Ties to tables that are not given are ignored."""
-    leader = {table: table for table in tables}
+    parent = {table: table for table in tables}
 
     def find(table: str) -> str:
-        while leader[table] != table:
-            leader[table] = leader[leader[table]]
-            table = leader[table]
+        while parent[table] != table:
+            parent[table] = parent[parent[table]]
+            table = parent[table]
         return table
 
     for one, other in ties:
-        if one in leader and other in leader:
-            leader[find(one)] = find(other)
+        if one in parent and other in parent:
+            parent[find(one)] = find(other)
     groups: dict[str, list[str]] = {}
-    for table in sorted(leader):
+    for table in sorted(parent):
         groups.setdefault(find(table), []).append(table)
     return sorted(tuple(group) for group in groups.values())
 
 
-def balanced(groups: Sequence[Sequence[str]], volumes: Mapping[str, int], count: int) -> list[Shard]:
+def balance(groups: Sequence[Sequence[str]], volumes: Mapping[str, int], count: int) -> list[Shard]:
     """Put the groups, undivided, into `count` shards. Raises ValueError if there are fewer groups."""
     if len(groups) < count:
         raise ValueError(f"{len(groups)} groups can't fill {count} shards")
-    weighed = sorted(
+    by_size = sorted(
         (Shard(tuple(group), sum(volumes[table] for table in group)) for group in groups), key=_size
     )
     shards = [Shard((), 0)] * count
-    for group in reversed(weighed):
+    for group in reversed(by_size):
         # An empty shard first: otherwise all groups without volume would go into the first shard.
         least = min(
             range(count), key=lambda n: (bool(shards[n].tables), shards[n].volume, len(shards[n].tables))

@@ -13,7 +13,7 @@ from pgrelay.plan.shards import Shard
 from pgrelay.plan.tables import Tables
 from pgrelay.printable import printable
 
-_COPYING_SINCE: Final = 120000
+_SLOT_COPY_SINCE: Final = 120000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +27,24 @@ class Part:
 
 
 def script(
-    config: Config, parts: Sequence[Part], found: Tables, version: int, slot_is_there: bool, create: bool
+    config: Config, parts: Sequence[Part], found: Tables, version: int, slot_exists: bool, create: bool
 ) -> str:
     """The plan as SQL, with comments that say what is planned and when to run each statement."""
-    lines = [*_told(parts), *_hints(config), ""]
+    lines = [*_summary(parts), *_hints(config), ""]
     if create:
         lines.append("-- Each relay creates its publication and slot when it starts. By hand it would be:")
         # A table's name may hold a line break.
         by_hand = "\n".join(_publications(parts, found)).splitlines()
         return "\n".join([*lines, *(f"-- {line}" for line in by_hand)])
     lines += ["-- 1. Now:", *_publications(parts, found), ""]
-    if slot_is_there and version >= _COPYING_SINCE:
+    if slot_exists and version >= _SLOT_COPY_SINCE:
         lines += _handover(config.source.slot, parts)
     else:
-        lines += _new_slots(config.source.slot if slot_is_there else None, parts)
+        lines += _new_slots(config.source.slot if slot_exists else None, parts)
     return "\n".join(lines)
 
 
-def _told(parts: Sequence[Part]) -> list[str]:
+def _summary(parts: Sequence[Part]) -> list[str]:
     whole = sum(part.shard.volume for part in parts)
     lines = []
     for part in parts:

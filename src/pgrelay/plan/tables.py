@@ -50,7 +50,7 @@ class Tables:
     options: str
 
 
-async def tables(catalog: Catalog, source: SourceConfig) -> Tables:
+async def published_tables(catalog: Catalog, source: SourceConfig) -> Tables:
     """What the configured publications hold, or would hold if a run created them. Raises SetupError."""
     found = await table_queries.publications(catalog, source.publications)
     missing = [each.name for each in found if not each.exists]
@@ -66,8 +66,8 @@ async def tables(catalog: Catalog, source: SourceConfig) -> Tables:
     oids = [table.oid for table in published.tables]
     if not oids:
         raise SetupError("source.publications: contain no table, so there is nothing to divide; add tables")
-    narrowed = {} if missing else await _narrowed(catalog, found)
-    unit_of = await _units(catalog, oids, narrowed)
+    clauses = {} if missing else await _clauses(catalog, found)
+    unit_of = await _units(catalog, oids, clauses)
     names = await _names(catalog, set(unit_of.values()))
     volumes = dict.fromkeys(names, 0)
     for oid, volume in (await _volumes(catalog, list(unit_of))).items():
@@ -77,13 +77,13 @@ async def tables(catalog: Catalog, source: SourceConfig) -> Tables:
         for one, other in await _foreign_keys(catalog, list(unit_of))
     ]
     made = [
-        Table(entry, quoted + narrowed.get(oid, ""), volumes[oid]) for oid, (entry, quoted) in names.items()
+        Table(entry, quoted + clauses.get(oid, ""), volumes[oid]) for oid, (entry, quoted) in names.items()
     ]
     options = "" if missing else await _options(catalog, found)
     return Tables(tuple(sorted(made, key=lambda table: table.entry)), tuple(ties), options)
 
 
-async def _units(catalog: Catalog, oids: Sequence[int], narrowed: dict[int, str]) -> dict[int, int]:
+async def _units(catalog: Catalog, oids: Sequence[int], clauses: dict[int, str]) -> dict[int, int]:
     """The unit of each table, by OID: a partition's is its root if all partitions are published alike.
 
     The keys are the tables with rows, and the partitioned tables above them.
@@ -101,7 +101,7 @@ async def _units(catalog: Catalog, oids: Sequence[int], narrowed: dict[int, str]
     for leaf, root in await table_queries.leaves(catalog, set(roots.values())):
         whole.setdefault(root, []).append(leaf)
     for root, parts in whole.items():
-        if all(roots.get(part) == root and part not in narrowed for part in parts):
+        if all(roots.get(part) == root and part not in clauses for part in parts):
             units |= dict.fromkeys([root, *parts], root)
     return units
 
@@ -109,13 +109,13 @@ async def _units(catalog: Catalog, oids: Sequence[int], narrowed: dict[int, str]
 async def _names(catalog: Catalog, oids: set[int]) -> dict[int, tuple[str, str]]:
     """Each table's name in `source.tables` and in SQL."""
     return {
-        table.oid: (f"{_written(table.schema)}.{_written(table.name)}", table.quoted)
+        table.oid: (f"{_as_entry(table.schema)}.{_as_entry(table.name)}", table.quoted)
         for table in await table_queries.tables(catalog, sorted(oids))
     }
 
 
-def _written(name: str) -> str:
-    """A name as `source.tables` writes it."""
+def _as_entry(name: str) -> str:
+    """A name as it is written in `source.tables`."""
     return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
@@ -148,7 +148,7 @@ async def _foreign_keys(catalog: Catalog, oids: Sequence[int]) -> list[tuple[int
     return [(row[0], row[1]) for row in await catalog.rows(query, (list(oids), list(oids)))]
 
 
-async def _narrowed(catalog: Catalog, publications: Sequence[Publication]) -> dict[int, str]:
+async def _clauses(catalog: Catalog, publications: Sequence[Publication]) -> dict[int, str]:
     """Column list and filter of each table that has one, as SQL. Raises SetupError if publications differ."""
     if catalog.server_version < _FILTERS_SINCE:
         return {}
@@ -180,14 +180,14 @@ async def _options(catalog: Catalog, publications: Sequence[Publication]) -> str
         sql.SQL("pubgencols = 's'" if version >= 180000 else "false"),
     )
     rows = await catalog.rows(query, ([each.name for each in publications],))
-    further: dict[str, Any] = {name: flags for name, *flags in rows}
-    every = {(each.operations, *further[each.name]) for each in publications}
-    if len(every) > 1:
+    flags_of: dict[str, Any] = {name: flags for name, *flags in rows}
+    combinations = {(each.operations, *flags_of[each.name]) for each in publications}
+    if len(combinations) > 1:
         names = ", ".join(each.name for each in publications)
         raise SetupError(
             f"source.publications: {names} have different options; make them equal with ALTER PUBLICATION"
         )
-    operations, via_root, generated = every.pop()
+    operations, via_root, generated = combinations.pop()
     written = []
     if len(operations) < (4 if version >= 110000 else 3):
         written.append(f"publish = '{', '.join(operations)}'")

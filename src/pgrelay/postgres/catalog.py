@@ -21,7 +21,7 @@ from pgrelay.lsn import parse_lsn
 from pgrelay.postgres.connection import STARTED_US, connect, hang_up
 from pgrelay.postgres.errors import query_error
 from pgrelay.postgres.slots import Slot, SlotWal
-from pgrelay.wire.xid import ahead
+from pgrelay.wire.xid import xids_ahead
 
 Row = tuple[Any, ...]
 
@@ -231,7 +231,7 @@ class Catalog:
         # fetched second: what is no longer prepared by then has ended.
         prepared = await self.rows(sql.SQL("SELECT transaction::text FROM pg_prepared_xacts"))
         end = int((await self.rows(sql.SQL("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")))[0][0])
-        past = (ahead(int(xid), end) for (xid,) in prepared)
+        past = (xids_ahead(int(xid), end) for (xid,) in prepared)
         return max([end, *(end + by + 1 for by in past if by is not None)])
 
     async def server_started_us(self) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 from psycopg import sql
 
 from pgrelay.encode.plan import FULL, RelationFacts
-from pgrelay.encode.types import CatalogType, ColumnType, builtin_type, resolved
+from pgrelay.encode.types import CatalogType, ColumnType, builtin_type, resolve_type
 from pgrelay.postgres.catalog import IDENTITY_INDEX, Catalog
 from pgrelay.postgres.snapshot import snapshot, wait_visible
 from pgrelay.wire.pgoutput import Relation
@@ -114,7 +114,7 @@ class Facts:
             known |= {row.oid: row for row in found}
             parts = {oid for row in found for oid in row.parts()}
             ask = {oid for oid in parts if oid not in known and builtin_type(oid) is None}
-        self._types |= {oid: resolved(oid, -1, known) for oid in wanted if oid in known}
+        self._types |= {oid: resolve_type(oid, -1, known) for oid in wanted if oid in known}
         return {oid: self._types[oid] for oid in wanted if oid in self._types}
 
     def _range_columns(self) -> tuple[sql.SQL, sql.SQL]:

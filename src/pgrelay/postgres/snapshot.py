@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
-from pgrelay.wire.xid import ahead
+from pgrelay.wire.xid import xids_ahead
 
 _TIMEOUT_S: Final = 5.0
 # The same if the commit may be waiting for us, as for one of the standbys.
@@ -39,7 +39,9 @@ class Snapshot:
         """Whether queries see the transaction with this 32-bit id; true for None, which is no transaction."""
         if xid is None:
             return True
-        return ahead(xid, self._xmax) is None and all(ahead(xid, other) != 0 for other in self._running)
+        return xids_ahead(xid, self._xmax) is None and all(
+            xids_ahead(xid, other) != 0 for other in self._running
+        )
 
 
 def names_application(standbys: str, application: str) -> bool:

@@ -43,7 +43,9 @@ class WalLevel:
         told = f"wal_level is {self.setting}"
         if self.effective not in (None, self.setting):
             return f"{told}, in effect {self.effective}"
-        return f"{told}, and logical with the first slot" if self.suffices and self.setting != _LOGICAL else told
+        return (
+            f"{told}, and logical with the first slot" if self.suffices and self.setting != _LOGICAL else told
+        )
 
 
 async def wal_level(catalog: Catalog) -> WalLevel:

@@ -184,7 +184,7 @@ class Daemon:
     @property
     def open_transactions(self) -> list[OpenTransaction]:
         """The transactions that wait for their commit now."""
-        return [] if self._current is None else self._current.assembler.held()
+        return [] if self._current is None else self._current.assembler.open_transactions()
 
     async def _beat(self) -> None:
         """Show /healthz that the event loop runs, whatever the relay waits for."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from pgrelay.assembly.events import Reached
+from pgrelay.assembly.events import Watermark
 from pgrelay.encode.records import Segment
 from pgrelay.handover import Delivery
 from pgrelay.kafka.sink import Sink
@@ -24,9 +24,9 @@ class Entries:
         self._delivery: Delivery | None = None
         self._min_wal_end = 0
 
-    def enter(self, encoded: Iterable[Segment | Reached]) -> None:
+    def enter(self, encoded: Iterable[Segment | Watermark]) -> None:
         for out in encoded:
-            if isinstance(out, Reached):
+            if isinstance(out, Watermark):
                 self._enter_position(out.lsn)
             else:
                 self._enter_segment(out)

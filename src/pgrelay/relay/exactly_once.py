@@ -108,8 +108,8 @@ class ExactlyOnce:
             await self._upstream.check(position)
             check_numbering(position, self._upstream.numbering)
             self._committed = position
-            self._encoder.skip(position.lsn, position.commit_lsn, position.seq)
-            self._assembler.delivered(position.lsn)
+            self._encoder.skip_delivered(position.lsn, position.commit_lsn, position.seq)
+            self._assembler.note_delivered(position.lsn)
         self.recovering = False
 
     @property

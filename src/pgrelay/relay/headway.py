@@ -24,7 +24,7 @@ class _Extent(NamedTuple):
 
     @classmethod
     def of(cls, session: Session) -> Self:
-        held = (transaction.frames for transaction in session.assembler.held())
+        held = (transaction.frames for transaction in session.assembler.open_transactions())
         size = sum(frames.in_memory + frames.on_disk for frames in held)
         return cls(session.assembler.server_lsn, session.ledger.flush_lsn, size)
 

@@ -115,7 +115,7 @@ class Observer:
         )  # called each time, since it keeps state
         metrics.set_oldest_commit(unreceived_us if unacknowledged_us is None else unacknowledged_us)
         metrics.inflight_records = session.sink.in_queue
-        metrics.open_transactions = len(session.assembler.held())
+        metrics.open_transactions = len(session.assembler.open_transactions())
         metrics.spooled_bytes = session.assembler.spool.on_disk
         metrics.spooled_bytes_total += session.assembler.spool.take_written()
         metrics.delivery_errors += session.sink.failures.take_count()

@@ -38,8 +38,8 @@ def encodings_of(config: Config, server_encoding: str) -> Encodings:
         binary=records.binary,
         json=records.json_,
         # The server converts every encoding to UTF-8 except this one, about which it knows nothing.
-        checked=server_encoding == "SQL_ASCII",
-        recoded=server_encoding not in ("UTF8", "SQL_ASCII"),
+        validate_utf8=server_encoding == "SQL_ASCII",
+        server_transcodes=server_encoding not in ("UTF8", "SQL_ASCII"),
     )
 
 

@@ -44,15 +44,15 @@ class Refusals:
         """What the encoder sets aside; None if the policy is to stop."""
         if self._config.errors.on_record == "stop":
             return None
-        everywhere = Limits(most_bytes=largest_record(self._config.sink.kafka), by_producer=True)
+        default = Limits(max_bytes=largest_record(self._config.sink.kafka), set_by_producer=True)
         return DeadLetterOptions(
-            everywhere, {topic: self._limits(found) for topic, found in self._found.items()}
+            default, {topic: self._limits(found) for topic, found in self._found.items()}
         )
 
     def _limits(self, found: TopicConfig) -> Limits:
         passing = largest_record(self._config.sink.kafka)
         taken = max(found.message_bytes - _FRAMING, 1)
-        return Limits(min(taken, passing), found.compacted, by_producer=passing < taken)
+        return Limits(min(taken, passing), found.compacted, set_by_producer=passing < taken)
 
     @property
     def sink_config(self) -> SinkConfig:

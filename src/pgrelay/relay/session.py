@@ -28,9 +28,9 @@ from enum import Enum, auto
 from typing import Final
 
 from pgrelay.assembly.assembler import Assembler
-from pgrelay.assembly.events import Reached
+from pgrelay.assembly.events import Watermark
 from pgrelay.encode.encoder import Encoder
-from pgrelay.encode.records import EVERY, Segment
+from pgrelay.encode.records import EVERY_PARTITION, Segment
 from pgrelay.errors import PgrelayError, SourceUnavailable
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
@@ -232,19 +232,19 @@ class Session:
         if self.encoder.need is not None:
             return self._start_side_task(self._supply.meet(self.encoder.need))
         if not self.encoder.pending:
-            if self.assembler.doubtful:
-                return self._start_side_task(self._discard_rolled_back(self.assembler.doubtful))
+            if self.assembler.in_doubt:
+                return self._start_side_task(self._discard_rolled_back(self.assembler.in_doubt))
             if not self._intake.take_in():
                 if self._commit(self.guarantee.due_commit(nothing_else=True)):
                     return WaitFor.SIDE_TASK
                 return WaitFor.REPORT if self.ledger.full else WaitFor.BYTES
-            self.encoder.feed(self.assembler.take())
+            self.encoder.feed(self.assembler.take_events())
         self._encode()
         return WaitFor.NOTHING
 
     async def _discard_rolled_back(self, subxids: Sequence[int]) -> None:
-        self.assembler.settle(await self._supply.rolled_back(subxids))
-        self.encoder.feed(self.assembler.take())
+        self.assembler.resolve(await self._supply.rolled_back(subxids))
+        self.encoder.feed(self.assembler.take_events())
 
     def _commit(self, commit: Commit | None) -> bool:
         """Begin the commit to Kafka, if there is one."""
@@ -270,15 +270,15 @@ class Session:
         else:
             self._enter(encoded)
 
-    async def _enter_truncates(self, truncates: list[Segment], encoded: list[Segment | Reached]) -> None:
+    async def _enter_truncates(self, truncates: list[Segment], encoded: list[Segment | Watermark]) -> None:
         """A truncate goes to every partition of its topic, which may have more of them by now."""
         records = [record for segment in truncates for record in segment.records]
         await self.sink.topics.refresh_partitions(
-            {topic for topic, _, _, _, partition in records if partition == EVERY}
+            {topic for topic, _, _, _, partition in records if partition == EVERY_PARTITION}
         )
         self._enter(encoded)
 
-    def _enter(self, encoded: list[Segment | Reached]) -> None:
+    def _enter(self, encoded: list[Segment | Watermark]) -> None:
         self.entries.enter(encoded)
         self._hand_over()
 

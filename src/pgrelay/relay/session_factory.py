@@ -233,9 +233,9 @@ class SessionFactory:
         encoder = Encoder(records, topics_of(config), self._hidden)
         ledger = Ledger(self.resume_point.flush_lsn)
         spool, prepared = await open_spool(server.spool_directory, source, status_interval_s, first_xid)
-        renames = Renames(encoder.described, records.selection.takes, self._tried_renames)
+        renames = Renames(encoder.session_relations, records.selection.is_relayed, self._tried_renames)
         assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
-        assembler.delivered(self.resume_point.delivered_lsn)
+        assembler.note_delivered(self.resume_point.delivered_lsn)
         guarantee = mode.guarantee(server, slot, ledger, assembler, encoder)
         return Session(
             source=source,

@@ -55,7 +55,7 @@ async def _check_topics(catalog: Catalog, config: Config) -> None:
     """
     topics, selection = topics_of(config), selection_of(config)
     for _, schema, table in await catalog.published_tables(config.source.publications) or ():
-        if selection.takes(f"{schema}.{table}"):
+        if selection.is_relayed(f"{schema}.{table}"):
             topics.claim(schema, table)
 
 

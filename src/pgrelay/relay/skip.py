@@ -162,7 +162,7 @@ class SkipGoal:
         self._lsn = lsn
 
     def on_begin(self, session: Session) -> None:
-        session.encoder.leave_out(self._lsn, self.message)
+        session.encoder.skip_transaction(self._lsn, self.message)
 
     def on_turn(self, session: Session) -> None:
         self.begin = self.begin or session.ledger.flush_lsn
@@ -170,7 +170,7 @@ class SkipGoal:
         # Confirmed, not just acknowledged: the slot, where the next run starts, must be past the transaction.
         confirmed_lsn = session.confirmations.confirmed_lsn
         passed = False
-        if session.encoder.left_out is not None:
-            self.changes, end_lsn = session.encoder.left_out
+        if session.encoder.skipped_transaction is not None:
+            self.changes, end_lsn = session.encoder.skipped_transaction
             passed = confirmed_lsn >= end_lsn
         self.reached = passed or 0 < self.end <= confirmed_lsn

@@ -40,14 +40,14 @@ class Supply:
             case FactsNeeded():
                 facts = await self._facts.fetch(need.relation, need.xid)
                 ahead = [(other.relation, other.xid) for other in need.ahead]
-                self._encoder.learn(facts, await self._facts.fetch_ahead(ahead))
+                self._encoder.provide_facts(facts, await self._facts.fetch_ahead(ahead))
             case Announcement():
-                self._encoder.met(*await self._announce_with_ahead(need))
+                self._encoder.confirm_topic(*await self._announce_with_ahead(need))
             case _:
                 # A TopicNeeded: of logical messages or, in Avro, of transactions. The latter topic was
                 # required at the start, so one that is missing is of messages.
                 await self._sink.topics.require(need.topic, "messages")
-                self._encoder.met(await self._register(need.schemas))
+                self._encoder.confirm_topic(await self._register(need.schemas))
 
     async def rolled_back(self, subxids: Sequence[int]) -> list[int]:
         """Those of an ended transaction's subtransactions that were rolled back."""

@@ -4,7 +4,7 @@ import json
 from http.client import HTTPConnection, HTTPException
 from typing import Any, Final
 
-from pgrelay.config import Whereabouts
+from pgrelay.config import StatusEndpoint
 from pgrelay.errors import SetupError
 from pgrelay.status.listening import format_address
 
@@ -14,7 +14,7 @@ _TIMEOUT_S: Final = 10.0
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
-def ask(config: Whereabouts, file: str) -> dict[str, Any]:
+def ask(config: StatusEndpoint, file: str) -> dict[str, Any]:
     """The answer of /status at `http.listen`; errors name the configuration `file`.
 
     Raises SetupError if nothing answers, or something other than this configuration's relay.

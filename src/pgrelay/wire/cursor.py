@@ -1,4 +1,4 @@
-"""A checked walk through one message's bytes. Network byte order, as everywhere in the protocol."""
+"""Reads the fields of one message, and checks their bounds. Network byte order, as all of the protocol."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ def read_u32(data: bytes, pos: int) -> int:
 
 
 class Cursor:
-    """Reads fields one after the other and refuses to read past the end, or to leave bytes behind.
+    """Reads fields one after another, and refuses to read past the end or to leave bytes behind.
 
     `pos` is the offset of the next unread byte. Errors name the message, `message`, and the field, `what`.
     """
@@ -57,13 +57,13 @@ class Cursor:
         """An LSN."""
         return self.i64(what) & U64
 
-    def unused_flags(self) -> None:
-        """Int8(0): a flag set here would change the message in a way that we don't know."""
+    def require_no_flags(self) -> None:
+        """Int8(0), unused: a flag set here would change the message in a way unknown to us."""
         flags = self.u8("flags")
         if flags != 0:
             raise ProtocolError(f"{self.message} has unknown flags 0x{flags:02X} at offset {self.pos - 1}")
 
-    def count(self, value: int, what: str) -> int:
+    def require_nonnegative(self, value: int, what: str) -> int:
         """Refuse a negative count."""
         if value < 0:
             raise ProtocolError(f"{self.message} has {value} {what} before offset {self.pos}")
@@ -85,7 +85,7 @@ class Cursor:
         # An SQL_ASCII database does not convert; bytes that are not UTF-8 survive as lone surrogates.
         return raw.decode("utf-8", "surrogateescape")
 
-    def end(self) -> None:
+    def require_end(self) -> None:
         """Refuse bytes left over."""
         if self.pos != len(self.data):
             raise ProtocolError(

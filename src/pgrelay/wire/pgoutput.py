@@ -68,7 +68,7 @@ class Relation:
 
     @classmethod
     def parse(cls, cursor: Cursor, xid: int | None) -> "Relation":
-        oid, namespace, name = _named(cursor)
+        oid, namespace, name = _read_relation_name(cursor)
         identity = cursor.u8("replica identity")
         if identity not in b"dnfi":
             raise ProtocolError(
@@ -82,7 +82,7 @@ class Relation:
                 cursor.u32("type OID"),
                 cursor.i32("type modifier"),
             )
-            for _ in range(cursor.count(cursor.i16("number of columns"), "columns"))
+            for _ in range(cursor.require_nonnegative(cursor.i16("number of columns"), "columns"))
         )
         return cls(xid, oid, namespace, name, chr(identity), columns)
 
@@ -90,8 +90,8 @@ class Relation:
         return f"{self.namespace}.{self.name}"
 
 
-def _named(cursor: Cursor) -> tuple[int, str, str]:
-    """OID, schema and name, with which a Relation begins."""
+def _read_relation_name(cursor: Cursor) -> tuple[int, str, str]:
+    """The OID, schema and name with which a Relation begins."""
     oid = cursor.u32("relation OID")
     # An empty namespace stands for pg_catalog.
     namespace = cursor.string("namespace") or "pg_catalog"
@@ -175,7 +175,7 @@ class Truncate:
 
     @classmethod
     def parse(cls, cursor: Cursor, xid: int | None) -> "Truncate":
-        count = cursor.count(cursor.i32("number of relations"), "relations")
+        count = cursor.require_nonnegative(cursor.i32("number of relations"), "relations")
         flags = cursor.u8("options")
         oids = tuple(cursor.u32("relation OID") for _ in range(count))
         return cls(xid, flags & 1 != 0, flags & 2 != 0, oids)
@@ -244,7 +244,7 @@ _PREFIXED: Final[dict[int, tuple[str, Callable[[Cursor, int | None], PgoutputMes
     tags.TRUNCATE: ("Truncate", Truncate.parse),
     tags.MESSAGE: ("Message", Message.parse),
 }
-_PLAIN: Final[dict[int, tuple[str, Callable[[Cursor], PgoutputMessage]]]] = {
+_UNPREFIXED: Final[dict[int, tuple[str, Callable[[Cursor], PgoutputMessage]]]] = {
     tags.BEGIN: ("Begin", Begin.parse),
     tags.COMMIT: ("Commit", Commit.parse),
     tags.ORIGIN: ("Origin", Origin.parse),
@@ -274,19 +274,19 @@ def parse(data: bytes, in_stream: bool = False, start: int = 0) -> PgoutputMessa
         cursor = Cursor(name, data, start + 1)
         xid = cursor.u32("transaction id") if in_stream else None
         message = parse_prefixed(cursor, xid)
-    elif tag in _PLAIN:
-        name, parse_plain = _PLAIN[tag]
+    elif tag in _UNPREFIXED:
+        name, parse_unprefixed = _UNPREFIXED[tag]
         cursor = Cursor(name, data, start + 1)
-        message = parse_plain(cursor)
+        message = parse_unprefixed(cursor)
     else:
         raise ProtocolError(f"unknown message tag {chr(tag)!r}: pgrelay knows pgoutput versions 1 to 4")
-    cursor.end()
+    cursor.require_end()
     return message
 
 
 def relation_name(body: bytes) -> tuple[str, str]:
-    """Schema and name of a Relation message as `parse_relation` takes it; its columns are not read."""
-    _, namespace, name = _named(Cursor("Relation", body, 0))
+    """Schema and name of a Relation message without its tag and xid; its columns are not read."""
+    _, namespace, name = _read_relation_name(Cursor("Relation", body, 0))
     return namespace, name
 
 
@@ -294,5 +294,5 @@ def parse_relation(body: bytes) -> Relation:
     """Read a Relation message that is given without its tag and xid. Raises ProtocolError as `parse` does."""
     cursor = Cursor("Relation", body, 0)
     relation = Relation.parse(cursor, xid=None)
-    cursor.end()
+    cursor.require_end()
     return relation

@@ -21,8 +21,8 @@ KEEPALIVE: Final = ord("k")
 # object of it: the per-row path reads it in place.
 HEADER_SIZE: Final = 25
 
-# Where a message's body, its own fields, begins in its frame: after the tag and, within a stream, the xid,
-# which only Origin lacks. In all code `body_at` is one of these, and `body` the bytes from there on.
+# Where a message's body, that is its own fields, begins in a frame: after the tag and, within a stream, the
+# xid, which only Origin lacks. Everywhere `body_at` is one of these, and `body` the bytes from there on.
 BODY_AT: Final = 26
 STREAMED_BODY_AT: Final = 30
 
@@ -41,7 +41,7 @@ class PrimaryKeepalive:
         message = cls(
             cursor.u64("end LSN"), unix_us(cursor.i64("send time")), cursor.u8("reply requested") != 0
         )
-        cursor.end()
+        cursor.require_end()
         return message
 
 

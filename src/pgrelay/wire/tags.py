@@ -25,8 +25,8 @@ COMMIT_PREPARED: Final = ord("K")
 ROLLBACK_PREPARED: Final = ord("r")
 STREAM_PREPARE: Final = ord("p")
 
-# Sets of tags: changes of a row, descriptions of relations and types, and what an assembler keeps in its
-# order within a transaction. These are changes, but for Origin.
+# Sets of tags: changes of a row, descriptions of relations and types, and what the assembler keeps in order
+# within a transaction, which is all changes and Origin.
 ROWS: Final = b"IUD"
 SCHEMA: Final = b"RY"
 CHANGES: Final = b"IUDTMO"

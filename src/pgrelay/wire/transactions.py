@@ -1,4 +1,4 @@
-"""pgoutput's messages about transactions: their begin, end, segments, aborts and preparation.
+"""pgoutput's messages about transactions: begin, commit, stream segments, aborts and two-phase commit.
 
 Formats: PostgreSQL manual, "Logical Replication Message Formats". Times are microseconds since 1970-01-01
 UTC. The LSN to confirm to the server is always `end_lsn`; `commit_lsn` orders transactions.
@@ -29,7 +29,7 @@ class Commit:
 
     @classmethod
     def parse(cls, cursor: Cursor) -> "Commit":
-        cursor.unused_flags()
+        cursor.require_no_flags()
         return cls(cursor.u64("commit LSN"), cursor.u64("end LSN"), unix_us(cursor.i64("commit time")))
 
 
@@ -62,7 +62,7 @@ class StreamCommit:
     @classmethod
     def parse(cls, cursor: Cursor) -> "StreamCommit":
         xid = cursor.u32("transaction id")
-        cursor.unused_flags()
+        cursor.require_no_flags()
         return cls(xid, cursor.u64("commit LSN"), cursor.u64("end LSN"), unix_us(cursor.i64("commit time")))
 
 
@@ -115,7 +115,7 @@ class Prepare:
 
     @classmethod
     def parse(cls, cursor: Cursor) -> "Prepare":
-        cursor.unused_flags()
+        cursor.require_no_flags()
         return cls(
             cursor.u64("prepare LSN"),
             cursor.u64("end LSN"),
@@ -140,7 +140,7 @@ class CommitPrepared:
 
     @classmethod
     def parse(cls, cursor: Cursor) -> "CommitPrepared":
-        cursor.unused_flags()
+        cursor.require_no_flags()
         return cls(
             cursor.u64("commit LSN"),
             cursor.u64("end LSN"),
@@ -161,7 +161,7 @@ class RollbackPrepared:
 
     @classmethod
     def parse(cls, cursor: Cursor) -> "RollbackPrepared":
-        cursor.unused_flags()
+        cursor.require_no_flags()
         return cls(
             cursor.u64("prepare end LSN"),
             cursor.u64("rollback end LSN"),

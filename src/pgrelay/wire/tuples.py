@@ -24,7 +24,7 @@ class TupleData:
 
     @classmethod
     def read(cls, cursor: Cursor) -> "TupleData":
-        count = cursor.count(cursor.i16("number of columns"), "columns")
+        count = cursor.require_nonnegative(cursor.i16("number of columns"), "columns")
         kinds = bytearray()
         values: list[bytes | None] = []
         for index in range(count):

@@ -7,10 +7,10 @@ _WRAP: Final = 0xFFFF_FFFF
 _HALF: Final = 1 << 31
 
 
-def ahead(xid: int, other: int) -> int | None:
-    """How far `xid` lies at or ahead of another xid; None if it lies behind. Either may have 64 bits.
+def xids_ahead(xid: int, other: int) -> int | None:
+    """How many xids `xid` is ahead of another; None if it is behind. Either may have 64 bits.
 
-    Of any transaction's ids, less than half lie ahead of it.
+    Less than half of all 32-bit xids are ahead of any one.
     """
     by = (xid - other) & _WRAP
     return by if by < _HALF else None

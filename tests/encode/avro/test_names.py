@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgrelay.encode.avro.names import dotted, legal, shown
+from pgrelay.encode.avro.names import avro_name, avro_namespace, utf8_safe
 
 LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Letters from which names can be made that look like escapes.
@@ -20,7 +20,7 @@ def read_back(name: str) -> str:
 
 @pytest.mark.parametrize("name", ["id", "Order_2", "_x", "_", "tax_xa", "_x2", "max_x", "_xg0_"])
 def test_a_plain_name_stays_as_it_is(name: str) -> None:
-    assert legal(name) == name
+    assert avro_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -36,21 +36,21 @@ def test_a_plain_name_stays_as_it_is(name: str) -> None:
     ],
 )
 def test_any_other_name_is_escaped(identifier: str, name: str) -> None:
-    assert legal(identifier) == name
+    assert avro_name(identifier) == name
 
 
 @given(st.one_of(TRICKY, st.text(min_size=1)))
 def test_every_name_is_legal_and_can_be_read_back(identifier: str) -> None:
     if any("\ud800" <= character <= "\udfff" for character in identifier):
         return
-    name = legal(identifier)
+    name = avro_name(identifier)
     assert LEGAL.fullmatch(name)
     assert read_back(name) == identifier
 
 
 @given(TRICKY, TRICKY)
 def test_two_identifiers_never_give_the_same_name(one: str, other: str) -> None:
-    assert (legal(one) == legal(other)) == (one == other)
+    assert (avro_name(one) == avro_name(other)) == (one == other)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_two_identifiers_never_give_the_same_name(one: str, other: str) -> None:
     [("app.public.orders", "app.public.orders"), ("my-app.1", "my_x2d_app._x31_"), ("a..b", "a._x2e_.b")],
 )
 def test_the_dots_of_a_topic_stay_in_its_namespace(topic: str, name: str) -> None:
-    assert dotted(topic) == name
+    assert avro_namespace(topic) == name
 
 
 def test_bytes_that_are_not_utf8_are_shown_escaped() -> None:
-    assert shown("caf\udce9") == "caf\\xe9"
+    assert utf8_safe("caf\udce9") == "caf\\xe9"

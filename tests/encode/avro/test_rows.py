@@ -11,7 +11,7 @@ from pgrelay.assembly.events import TransactionBegin, TransactionEnd
 from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import RelationFacts
-from pgrelay.encode.records import EVERY
+from pgrelay.encode.records import EVERY_PARTITION
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from tests.encode.decoded_avro import avro_records
@@ -149,7 +149,7 @@ def test_a_placeholder_is_used_only_for_types_that_can_hold_it() -> None:
 
 def test_a_truncate_goes_to_every_partition() -> None:
     (record,) = read(DEFAULT, build.truncate([OID], cascade=True))
-    assert (record.key, record.partition) == (None, EVERY)
+    assert (record.key, record.partition) == (None, EVERY_PARTITION)
     assert rows(record) == (None, "t", None, None)
     assert record.value["truncate"] == {"cascade": True, "restart_identity": False}
 

@@ -35,7 +35,7 @@ def announcement(
     encoder.feed(transaction(message, build.insert(OID, [])))
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded)
-    encoder.learn(NO_FACTS)
+    encoder.provide_facts(NO_FACTS)
     encoder.encode(NOW)
     assert isinstance(encoder.need, Announcement)
     return encoder.need
@@ -182,7 +182,7 @@ def test_the_topics_of_messages_and_transactions_are_needed_once() -> None:
         while encoder.need is not None:
             assert isinstance(encoder.need, TopicNeeded)
             needs.append(encoder.need)
-            encoder.met()
+            encoder.confirm_topic()
             encoder.encode(NOW)
     assert [need.topic for need in needs] == ["app.transaction", "app.message"]
     assert all(need.schemas is not None for need in needs)

@@ -41,7 +41,7 @@ def array_type(oid: int, typmod: int = -1) -> ColumnType:
 def read(column: ColumnType, text: bytes, choices: Encodings = DEFAULTS, dimensions: int = 1) -> Any:
     """A value that came as text, read back by fastavro."""
     of = avro_text_encoding(column, choices, dimensions)
-    return whole_value(of.schema, of.written(text))
+    return whole_value(of.schema, of.encode(text))
 
 
 def schema(column: ColumnType, choices: Encodings = DEFAULTS) -> Schema:
@@ -176,7 +176,7 @@ def test_a_numeric_too_large_for_a_double_is_refused() -> None:
 
 def test_with_checked_text_invalid_utf8_is_refused() -> None:
     with pytest.raises(ValueError, match="not UTF-8"):
-        read(built_in(oids.TEXT), b"\xff", Encodings(checked=True))
+        read(built_in(oids.TEXT), b"\xff", Encodings(validate_utf8=True))
 
 
 @given(st.floats(width=32, allow_nan=False))
@@ -204,7 +204,7 @@ def test_timestamps_read_back(value: datetime) -> None:
 
 def test_dates_outside_pythons_range_equal_json_days() -> None:
     of = avro_text_encoding(built_in(oids.DATE), DEFAULTS)
-    days = [whole_value("int", of.written(text)) for text in (b"0044-03-15 BC", b"5874897-12-31")]
+    days = [whole_value("int", of.encode(text)) for text in (b"0044-03-15 BC", b"5874897-12-31")]
     json_days = [
         json.loads(from_text(built_in(oids.DATE), text, Encodings(time="debezium")))
         for text in (b"0044-03-15 BC", b"5874897-12-31")
@@ -293,7 +293,7 @@ def test_a_binary_value_reads_back(column: ColumnType, binary: bytes, value: Any
     assert how is not None
     of = avro_text_encoding(column, DEFAULTS)
     assert (how.schema, how.name) == (of.schema, of.name)
-    assert whole_value(of.schema, how.written(binary)) == value
+    assert whole_value(of.schema, how.encode(binary)) == value
 
 
 def test_a_binary_array_with_other_dimensions_than_declared_is_refused() -> None:
@@ -313,4 +313,4 @@ def test_an_unknown_binary_form_has_no_type() -> None:
 
 def test_a_binary_hstore_is_not_read_if_the_server_converts_text() -> None:
     assert avro_binary_encoding(HSTORE, DEFAULTS) is not None
-    assert avro_binary_encoding(HSTORE, Encodings(recoded=True)) is None
+    assert avro_binary_encoding(HSTORE, Encodings(server_transcodes=True)) is None

@@ -32,15 +32,15 @@ def test_a_number_past_the_end_is_refused(
 
 
 def test_any_other_size_is_refused() -> None:
-    assert fields.exactly(b"ab", 2) == b"ab"
+    assert fields.require_size(b"ab", 2) == b"ab"
     with pytest.raises(ValueError, match="has 3 bytes where its binary form has 2"):
-        fields.exactly(b"abc", 2)
+        fields.require_size(b"abc", 2)
 
 
 @given(st.binary(max_size=8), st.integers(0, 10), st.integers(-5, 10))
 def test_take_returns_exactly_that_many_bytes_or_refuses(value: bytes, at: int, size: int) -> None:
     try:
-        taken = fields.take(value, at, size)
+        taken = fields.read_bytes(value, at, size)
     except ValueError:
         assert size < 0 or at + size > len(value)
     else:
@@ -49,12 +49,12 @@ def test_take_returns_exactly_that_many_bytes_or_refuses(value: bytes, at: int, 
 
 
 def test_a_negative_count_is_refused() -> None:
-    assert fields.count(b"\0\0\0\x05", 0) == 5
+    assert fields.read_count(b"\0\0\0\x05", 0) == 5
     with pytest.raises(ValueError, match="a count of -1"):
-        fields.count(b"\xff\xff\xff\xff", 0)
+        fields.read_count(b"\xff\xff\xff\xff", 0)
 
 
 def test_at_end_refuses_leftover_bytes() -> None:
-    fields.at_end(b"ab", 2)
+    fields.require_end(b"ab", 2)
     with pytest.raises(ValueError, match="has 2 bytes where its fields end at 1"):
-        fields.at_end(b"ab", 1)
+        fields.require_end(b"ab", 1)

@@ -58,7 +58,7 @@ def test_a_binary_hstore_is_not_read_if_the_server_converts_text() -> None:
     hstore = ColumnType(16_510, "hstore")
     for column in (hstore, ColumnType(16_511, "_hstore", element=hstore)):
         assert binary_encoding(column, Encodings()) is not None
-        assert binary_encoding(column, Encodings(recoded=True)) is None
+        assert binary_encoding(column, Encodings(server_transcodes=True)) is None
 
 
 def test_text_is_text_in_binary_too() -> None:
@@ -103,7 +103,7 @@ def test_an_arrays_modifier_applies_to_its_elements() -> None:
 def test_checked_text_refuses_invalid_utf8() -> None:
     for column in (built_in(25), MOOD, ColumnType(16_509, "citext")):
         with pytest.raises(ValueError, match="text is not UTF-8"):
-            from_binary(column, b"caf\xe9", Encodings(checked=True))
+            from_binary(column, b"caf\xe9", Encodings(validate_utf8=True))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_only_free_text_may_be_truncated_unnoticed(
     encoding = binary_encoding(built_in(oid), Encodings())
     assert encoding is not None
     try:
-        encoding.written(cut)
+        encoding.encode(cut)
     except ValueError:
         return
     assert whole == cut or oid in (17, 19, 25, 114, 142, 1042, 1043, 1790, 3802, 4072)

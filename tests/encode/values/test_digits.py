@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgrelay.encode.values.digits import COMPILED, SAFE, few_decimals, integer, number
+from pgrelay.encode.values.digits import COMPILED, SAFE_DIGITS, few_decimals, integer, number
 
 _SURROUNDINGS: Final = st.binary(max_size=10)
-_TEXT: Final = st.text("0123456789", max_size=20).map(str.encode) | st.binary(max_size=SAFE)
+_TEXT: Final = st.text("0123456789", max_size=20).map(str.encode) | st.binary(max_size=SAFE_DIGITS)
 
 
 def result(convert: Callable[[], int]) -> int | None:
@@ -24,7 +24,7 @@ def result(convert: Callable[[], int]) -> int | None:
 
 @given(_TEXT, _SURROUNDINGS, _SURROUNDINGS)
 def test_a_number_is_read_from_its_digits_only(text: bytes, before: bytes, after: bytes) -> None:
-    expected = int(text) if text.isdigit() and len(text) <= SAFE else None
+    expected = int(text) if text.isdigit() and len(text) <= SAFE_DIGITS else None
     row = before + text + after
     assert result(lambda: number(row, len(before), len(before) + len(text))) == expected
 
@@ -58,7 +58,7 @@ def test_a_decimal_of_few_digits_is_read_or_left(text: bytes, before: bytes, aft
     found, places = few_decimals(before + text + after, len(before), len(before) + len(text))
     whole, point, fraction = text.partition(b".")
     is_decimal = whole.isdigit() and (fraction.isdigit() if point else True)
-    if COMPILED and is_decimal and len(text) <= SAFE:
+    if COMPILED and is_decimal and len(text) <= SAFE_DIGITS:
         assert (found, places) == (int(whole + fraction), len(fraction))
     else:
         assert (found, places) == (-1, 0)

@@ -34,7 +34,7 @@ def test_a_value_in_the_middle_of_bytes_is_written_as_if_it_were_alone(
         encoding = text_encoding(built_in(oid), choices)
         writer = BytesWriter()
         encoding.write(writer, before + value + after, len(before), len(before) + len(value))
-        assert writer.getvalue() == encoding.written(value)
+        assert writer.getvalue() == encoding.encode(value)
 
 
 @pytest.mark.parametrize("value", [b"", b"x", b"tt", b"true"])

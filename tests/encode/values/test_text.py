@@ -6,11 +6,11 @@ import pytest
 
 from pgrelay.encode.encodings import CONVERT, Encodings
 from pgrelay.encode.types import ColumnType
-from pgrelay.encode.values.json_value import FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH
+from pgrelay.encode.values.json_value import BOOL, FLOAT, QUOTED, RAW, TEXT, TIMESTAMP, TIMESTAMPTZ
 from pgrelay.encode.values.text import text_encoding
 from tests.encode.json_values import ALL_CHOICES, built_in, from_text
 
-CHECKED = Encodings(checked=True)
+CHECKED = Encodings(validate_utf8=True)
 
 
 @pytest.mark.parametrize(
@@ -18,9 +18,9 @@ CHECKED = Encodings(checked=True)
     [
         *[(oid, RAW, "integer") for oid in (20, 21, 23, 26)],
         *[(oid, FLOAT, "number") for oid in (700, 701)],
-        (16, TRUTH, "boolean"),
-        (1114, LOCAL, "iso-timestamp"),
-        (1184, INSTANT, "iso-timestamp"),
+        (16, BOOL, "boolean"),
+        (1114, TIMESTAMP, "iso-timestamp"),
+        (1184, TIMESTAMPTZ, "iso-timestamp"),
         *[(oid, TEXT, "string") for oid in (19, 25, 1042, 1043, 142, 114, 3802)],  # name to xml, json
         *[(oid, QUOTED, "string") for oid in (2950, 1560, 1562, 1700)],  # uuid, bit, varbit, numeric
         *[(oid, QUOTED, "string") for oid in (650, 869, 829, 774, 3220)],  # addresses, pg_lsn
@@ -36,7 +36,7 @@ CHECKED = Encodings(checked=True)
 def test_the_encoding_of_a_type(oid: int, kind: int, name: str) -> None:
     encoding = text_encoding(built_in(oid), Encodings())
     assert (encoding.kind, encoding.name) == (kind, name)
-    assert (encoding.convert is not None) == (kind not in (RAW, QUOTED, TEXT, TRUTH))
+    assert (encoding.convert is not None) == (kind not in (RAW, QUOTED, TEXT, BOOL))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ class TestJson:
         assert (encoding.kind, encoding.name) == (RAW, "json")
 
     def test_a_checked_inline_document_refuses_invalid_utf8(self) -> None:
-        choices = Encodings(json="inline", checked=True)
+        choices = Encodings(json="inline", validate_utf8=True)
         assert from_text(built_in(114), b'"ok"', choices) == b'"ok"'
         with pytest.raises(ValueError, match="text is not UTF-8"):
             from_text(built_in(114), b'"\xff"', choices)

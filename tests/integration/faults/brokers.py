@@ -15,7 +15,7 @@ from pgrelay.embedded.daemon import Daemon, StrPath, run_tool
 from pgrelay.embedded.jars import fetch_jars, java
 from pgrelay.embedded.kafka import java_command
 from pgrelay.embedded.kafka_jars import KAFKA_JARS
-from pgrelay.embedded.ports import held_ports
+from pgrelay.embedded.ports import reserved_ports
 from pgrelay.kafka.log import librdkafka_logger
 from tests.integration.waiting import wait_until
 
@@ -55,7 +55,7 @@ class Brokers:
             self._java = java()
             self._class_path = ":".join(map(str, fetch_jars(KAFKA_JARS, None)))
             self._folder = stack.enter_context(server_folder(None, "brokers"))
-            ports = stack.enter_context(held_ports(2 * len(self.ids)))
+            ports = stack.enter_context(reserved_ports(2 * len(self.ids)))
             self._ports = dict(zip(self.ids, ports, strict=False))
             self._controllers = dict(zip(self.ids, ports[len(self.ids) :], strict=True))
             self._daemons = {node: Daemon(f"broker {node}", self._home(node) / "log") for node in self.ids}

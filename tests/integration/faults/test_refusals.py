@@ -272,7 +272,7 @@ def test_a_wrong_kafka_password_ends_the_relay(new_relay: NewRelay, kafka: Kafka
     """Row 40: here the broker's password."""
     assert kafka.embedded is not None
     options = {
-        "bootstrap.servers": f"127.0.0.1:{kafka.embedded.behind_proxy}",
+        "bootstrap.servers": f"127.0.0.1:{kafka.embedded.proxy_target_port}",
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
         "sasl.username": "relay",

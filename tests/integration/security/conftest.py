@@ -119,7 +119,7 @@ def broker(folder: Path, authority: Authority, passwords: Secrets) -> Iterator[K
 @pytest.fixture(scope="session")
 def proxy(broker: Kafka) -> Iterator[Proxy]:
     """The secured listener advertises its address."""
-    with Proxy(broker.behind_proxy, broker.proxy_port) as proxy:
+    with Proxy(broker.proxy_target_port, broker.proxy_port) as proxy:
         yield proxy
 
 

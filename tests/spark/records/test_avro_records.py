@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import TimestampType
 
-from pgrelay.encode.avro.names import legal
+from pgrelay.encode.avro.names import avro_name
 from pgrelay.spark.records.avro_records import AvroRecords
 from pgrelay.spark.records.avro_values import converted
 from pgrelay.spark.records.changes import Decoder
@@ -35,7 +35,7 @@ def text(name: str) -> Column:
 
 def writer_schema(*texts: str) -> str:
     """The schema of values whose rows have an id and text columns."""
-    columns = [{"name": legal(name), "type": ["null", "string"], "pgrelay.name": name} for name in texts]
+    columns = [{"name": avro_name(name), "type": ["null", "string"], "pgrelay.name": name} for name in texts]
     row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}, *columns]}
     source = [{"name": name, "type": "long"} for name in ("commit_lsn", "seq", "txId", "ts_us")]
     fields = [

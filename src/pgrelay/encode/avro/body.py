@@ -13,7 +13,7 @@ _CONTINUED: Final = 0x80
 _LOW: Final = 0x7F
 # Positive numbers below this take one byte.
 _ONE_BYTE: Final = 64
-# Masks out the sign bits that a shift to the right brings in.
+# Masks out the sign bits that a right shift brings in.
 _SHIFTED: Final = 0x01FF_FFFF_FFFF_FFFF
 
 

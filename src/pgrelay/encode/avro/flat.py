@@ -18,20 +18,26 @@ class FlatAvro(AvroEnvelope):
         self._commit_ms: bytes = b""
         self._ops: dict[str, bytes] = {}
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         self._commit_lsn = long(self.commit_lsn)
         self._commit_ms = long(self.commit_us // 1000)
 
     def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
         assert isinstance(plan, AvroPlan)
-        writer.write(plan.opening.value)
+        writer.write(plan.schema_header.value)
         no_row, nothing_unchanged = NULL * len(plan.fields), NULL
         writer.write(no_row + nothing_unchanged + PRESENT + boolean(cascade) + boolean(restart_identity))
 
     def close(
-        self, writer: BytesWriter, of: Collection, lsn: int, op: str, unchanged: Unchanged, place: bytes
+        self,
+        writer: BytesWriter,
+        collection: Collection,
+        lsn: int,
+        op: str,
+        unchanged: Unchanged,
+        place: bytes,
     ) -> None:
-        self.beside_rows(writer, unchanged)
+        self.write_after_rows(writer, unchanged)
         writer.write(self._op(op))
         writer.write(self._commit_lsn)
         write_long(writer, self.seq)

@@ -1,4 +1,4 @@
-"""A row's key as JSON if records are Avro: the headers of a row whose key changed have the other key so."""
+"""A row's key as JSON if records are Avro: if a key changes, headers have the other key in JSON."""
 
 from librt.strings import BytesWriter
 

@@ -10,19 +10,19 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from pgrelay.encode.avro.body import write_length, write_long
-from pgrelay.encode.avro.values import finite_days, finite_micros, truth, write_decimal, write_double
+from pgrelay.encode.avro.values import boolean, finite_days, finite_micros, write_decimal, write_double
 from pgrelay.encode.encodings import CONVERT, Encoding
 from pgrelay.encode.values.digits import integer
 from pgrelay.encode.values.plain import copy
 
 # Besides CONVERT, whose converter gives the whole body.
-SIZED: Final = 10  # a string or bytes: the number of the value's bytes, then the bytes
-WHOLE: Final = 11  # an int or long, from its digits
+LENGTH_PREFIXED: Final = 10  # a string or bytes: the number of the value's bytes, then the bytes
+INTEGER: Final = 11  # an int or long, from its digits
 DAYS: Final = 12  # a date
 MICROS: Final = 13  # a timestamp
 DOUBLE: Final = 14  # a double, from a decimal
-TRUTH: Final = 15  # a boolean
-UNSCALED: Final = 16  # a decimal: the kind is this plus its scale
+BOOL: Final = 15  # a boolean
+DECIMAL: Final = 16  # a decimal: the kind is this plus its scale
 
 Schema = Any
 
@@ -35,10 +35,10 @@ class AvroEncoding(Encoding):
 
     def write(self, writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
         kind = self.kind
-        if kind == SIZED:
+        if kind == LENGTH_PREFIXED:
             write_length(writer, end - start)
             copy(writer, data, start, end)
-        elif kind == WHOLE:
+        elif kind == INTEGER:
             write_long(writer, integer(data, start, end))
         elif kind == MICROS:
             write_long(writer, finite_micros(data, start, end))
@@ -46,10 +46,10 @@ class AvroEncoding(Encoding):
             write_long(writer, finite_days(data, start, end))
         elif kind == DOUBLE:
             write_double(writer, data, start, end)
-        elif kind >= UNSCALED:
-            write_decimal(writer, data, start, end, kind - UNSCALED)
-        elif kind == TRUTH:
-            writer.write(truth(data[start:end]))
+        elif kind >= DECIMAL:
+            write_decimal(writer, data, start, end, kind - DECIMAL)
+        elif kind == BOOL:
+            writer.write(boolean(data[start:end]))
         else:
             assert kind == CONVERT
             assert self.convert is not None

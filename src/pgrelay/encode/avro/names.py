@@ -12,18 +12,18 @@ from typing import Final
 _ESCAPED: Final = re.compile(r"^[0-9]|[^A-Za-z0-9_]+|_x(?=[0-9a-f]{2})")
 
 
-def legal(identifier: str) -> str:
+def avro_name(identifier: str) -> str:
     """An identifier as one part of a name; two identifiers never give the same."""
     return _ESCAPED.sub(_hexadecimal, identifier)
 
 
-def dotted(name: str) -> str:
+def avro_namespace(name: str) -> str:
     """A name of several parts, such as a topic's; its dots stay."""
-    return ".".join(legal(part) if part else "_x2e_" for part in name.split("."))
+    return ".".join(avro_name(part) if part else "_x2e_" for part in name.split("."))
 
 
-def shown(identifier: str) -> str:
-    """The identifier for documentation: bytes that are not UTF-8 (SQL_ASCII) as `\\xff`."""
+def utf8_safe(identifier: str) -> str:
+    """The identifier as valid UTF-8: bytes that are not UTF-8 (SQL_ASCII) become `\\xff`."""
     return identifier.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pgrelay.encode.avro.body import NULL, PRESENT, sized, string
 from pgrelay.encode.avro.kinds import Schema
-from pgrelay.encode.avro.names import legal, shown
+from pgrelay.encode.avro.names import avro_name, utf8_safe
 from pgrelay.encode.avro.types import STRING, avro_binary_encoding, avro_text_encoding
 from pgrelay.encode.encodings import Encoding
 from pgrelay.encode.options import RecordOptions
@@ -28,12 +28,12 @@ class AvroColumn(ColumnPlan):
         table: str,
         column: RelationColumn,
         key: bool,
-        of: ColumnType,
+        pg_type: ColumnType,
         options: RecordOptions,
         dimensions: int,
     ) -> None:
-        super().__init__(table, column, key, of, options)
-        self.field: str = legal(column.name)
+        super().__init__(table, column, key, pg_type, options)
+        self.field: str = avro_name(column.name)
         self.nullable: bool = not key or options.envelope == "flat"
         self.schema: Schema = STRING.schema
         if self.treatment == HASH:
@@ -42,10 +42,10 @@ class AvroColumn(ColumnPlan):
             if self.binary is not None:
                 self.binary = _unquoted(self.binary)
         elif self.treatment != MASK:
-            text = avro_text_encoding(of, options.encodings, dimensions)
+            text = avro_text_encoding(pg_type, options.encodings, dimensions)
             self.text, self.schema, self.encoding = text, text.schema, text.name
-            self.binary = avro_binary_encoding(of, options.encodings, dimensions)
-        self.shown_name = string(self.field)
+            self.binary = avro_binary_encoding(pg_type, options.encodings, dimensions)
+        self.encoded_name = string(self.field)
         self.member = PRESENT if self.nullable else b""
         self.key_member = b""
         self.member_null = NULL if not self.dropped else b""
@@ -53,17 +53,17 @@ class AvroColumn(ColumnPlan):
         if self.schema in ("string", "bytes"):
             self.member_unchanged = PRESENT + string(PLACEHOLDER)
         if self.treatment == MASK:
-            self.member_hidden = PRESENT + string(options.selection.mask_with)
+            self.member_suppressed = PRESENT + string(options.selection.mask_with)
 
 
 def _unquoted(digest: Encoding) -> Encoding:
     """As an Avro string, what is a JSON string that needs no escaping."""
-    return replace(digest, convert=lambda value: sized(digest.written(value)[1:-1]))
+    return replace(digest, convert=lambda value: sized(digest.encode(value)[1:-1]))
 
 
 def names_in_avro(schema: str, table: str) -> bytes:
     """A collection's `source_names`."""
-    return string(shown(schema)) + string(shown(table))
+    return string(utf8_safe(schema)) + string(utf8_safe(table))
 
 
 class AvroPlan(Plan):
@@ -78,7 +78,7 @@ class AvroPlan(Plan):
         columns = (column for column in self.columns if isinstance(column, AvroColumn))
         self.fields: list[AvroColumn] = [column for column in columns if not column.dropped]
         # Arrays' dimensions are facts, which a table may change without a new Relation.
-        self.asks_again = self.asks_again or any(column.type.is_array for column in self.columns)
+        self.facts_may_change = self.facts_may_change or any(column.type.is_array for column in self.columns)
         self.source_names = names_in_avro(relation.namespace, relation.name)
         self._in_json: Plan | None = None
 
@@ -89,7 +89,7 @@ class AvroPlan(Plan):
         return self._in_json
 
     def column_plan(
-        self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
+        self, column: RelationColumn, key: bool, pg_type: ColumnType, options: RecordOptions
     ) -> ColumnPlan:
-        dimensions = self.facts.dimensions.get(column.name, of.dimensions)
-        return AvroColumn(self.table, column, key, of, options, dimensions)
+        dimensions = self.facts.dimensions.get(column.name, pg_type.dimensions)
+        return AvroColumn(self.table, column, key, pg_type, options, dimensions)

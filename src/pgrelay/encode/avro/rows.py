@@ -11,10 +11,10 @@ from pgrelay.errors import RecordError
 class AvroRowWriter(RowWriter):
     """Columns that were not sent are null, since a record has all of its fields."""
 
-    def _absent(self, writer: BytesWriter, column: ColumnPlan) -> None:
+    def _write_absent(self, writer: BytesWriter, column: ColumnPlan) -> None:
         writer.write(column.member_null)
 
-    def _null(self, writer: BytesWriter, column: ColumnPlan) -> None:
+    def _write_null(self, writer: BytesWriter, column: ColumnPlan) -> None:
         if column.key:
             raise RecordError(
                 f"{column.table}.{column.name}: a key column is null, which its Avro schema does not allow; "
@@ -24,5 +24,5 @@ class AvroRowWriter(RowWriter):
             )
         writer.write(column.member_null)
 
-    def _close(self, writer: BytesWriter, begin: i64) -> None:
+    def _close_row(self, writer: BytesWriter, begin: i64) -> None:
         """A record ends with its last field."""

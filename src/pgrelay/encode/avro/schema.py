@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pgrelay.encode.avro.kinds import Schema
-from pgrelay.encode.avro.names import dotted, legal, shown
+from pgrelay.encode.avro.names import avro_name, avro_namespace, utf8_safe
 from pgrelay.encode.avro.plan import AvroColumn, AvroPlan
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.topics import Topics
@@ -42,9 +42,9 @@ class SchemaIds:
 
 def namespace_of(relation: Relation, topic: str, options: RecordOptions, topics: Topics) -> str:
     """The namespace of the schemas of a relation whose rows go to `topic`."""
-    if topics.routed(relation.namespace, relation.name):
-        return dotted(topic)
-    return f"{dotted(options.prefix)}.{legal(relation.namespace)}.{legal(relation.name)}"
+    if topics.is_routed(relation.namespace, relation.name):
+        return avro_namespace(topic)
+    return f"{avro_namespace(options.prefix)}.{avro_name(relation.namespace)}.{avro_name(relation.name)}"
 
 
 def table_schemas(plan: AvroPlan, options: RecordOptions) -> Schemas:
@@ -67,7 +67,7 @@ def table_schemas(plan: AvroPlan, options: RecordOptions) -> Schemas:
 
 def message_schemas(topic: str, options: RecordOptions) -> Schemas:
     """The schemas of logical messages."""
-    namespace = f"{dotted(options.prefix)}.message"
+    namespace = f"{avro_namespace(options.prefix)}.message"
     content = _record("Message", _OWN, [_field("prefix", "string"), _field("content", "bytes")])
     if options.envelope == "flat":
         value = _record("Value", namespace, [_field("__message", content), *_flat_ending()])
@@ -79,7 +79,7 @@ def message_schemas(topic: str, options: RecordOptions) -> Schemas:
 
 def transaction_schemas(topic: str, options: RecordOptions) -> Schemas:
     """The schemas of the transaction topic."""
-    namespace = f"{dotted(options.prefix)}.transaction"
+    namespace = f"{avro_namespace(options.prefix)}.transaction"
     count = _record("Count", _OWN, [_field("data_collection", "string"), _field("event_count", "long")])
     value = [
         _field("status", "string"),
@@ -102,7 +102,7 @@ def successor(value: str, envelope: str) -> str | None:
         return None
     there = json.loads(value)
     name, namespace = (there.get("name"), there.get("namespace")) if isinstance(there, dict) else ("", "")
-    # Without rows: a reader may always leave out what was written.
+    # Without rows: a reader may always leave out fields that were written.
     fields = _flat_ending() if envelope == "flat" else _envelope_fields()
     return _json(_record(name or "Envelope", namespace or "", fields))
 
@@ -143,7 +143,7 @@ def _column(column: AvroColumn, nullable: bool) -> Schema:
     if nullable:
         field = _field(column.field, _optional(column.schema), None)
     if column.field != column.name:
-        field["pgrelay.name"] = shown(column.name)
+        field["pgrelay.name"] = utf8_safe(column.name)
     return field
 
 

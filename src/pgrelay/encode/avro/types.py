@@ -32,17 +32,17 @@ from pgrelay.encode import oids
 from pgrelay.encode.avro import values
 from pgrelay.encode.avro.body import sized
 from pgrelay.encode.avro.kinds import (
+    BOOL,
     DAYS,
+    DECIMAL,
     DOUBLE,
+    INTEGER,
+    LENGTH_PREFIXED,
     MICROS,
-    SIZED,
-    TRUTH,
-    UNSCALED,
-    WHOLE,
     AvroEncoding,
     Schema,
 )
-from pgrelay.encode.binary.sets import array_decoder, hstore_decoder
+from pgrelay.encode.binary.containers import array_decoder, hstore_decoder
 from pgrelay.encode.binary.values import same_text, text_decoder
 from pgrelay.encode.encodings import CONVERT, Converter, Encodings
 from pgrelay.encode.types import ColumnType
@@ -54,7 +54,7 @@ from pgrelay.encode.values.text import bytea, single_byte_text
 
 
 def avro_text_encoding(column: ColumnType, choices: Encodings, dimensions: int = 1) -> AvroEncoding:
-    """The encoding of a column's values that come as text, with so many dimensions if they are arrays."""
+    """The encoding of a column's values that come as text; if they are arrays, with so many dimensions."""
     fixed = _FIXED.get(column.oid)
     if fixed is not None:
         return fixed
@@ -62,12 +62,12 @@ def avro_text_encoding(column: ColumnType, choices: Encodings, dimensions: int =
         return _numeric(column.typmod, choices)
     if column.oid == oids.TIMETZ and choices.time == "debezium":
         return _logical("long", "time-micros", values.utc_time)
-    text = AvroEncoding(CONVERT, "string", _CHECKED) if choices.checked else STRING
+    text = AvroEncoding(CONVERT, "string", _CHECKED) if choices.validate_utf8 else STRING
     if column.is_hstore:
-        return _map(hstore_converter(text.written, values.MAP))
+        return _map(hstore_converter(text.encode, values.MAP))
     if column.is_array:
-        of = column.element_type()
-        element = avro_text_encoding(of, choices, of.dimensions)
+        inner = column.element_type()
+        element = avro_text_encoding(inner, choices, inner.dimensions)
         convert = array_converter(element, column.delimiter, values.ARRAY, dimensions)
         return _array_of(element, dimensions, convert)
     return text
@@ -76,24 +76,24 @@ def avro_text_encoding(column: ColumnType, choices: Encodings, dimensions: int =
 def avro_binary_encoding(column: ColumnType, choices: Encodings, dimensions: int = 1) -> AvroEncoding | None:
     """The same for values that come in binary; None if we don't know that form."""
     if column.oid == oids.BYTEA:
-        return AvroEncoding(SIZED, "bytes", schema="bytes")
+        return AvroEncoding(LENGTH_PREFIXED, "bytes", schema="bytes")
     if column.is_hstore:
-        if choices.recoded:
+        if choices.server_transcodes:
             return None
-        return _map(hstore_decoder(_CHECKED if choices.checked else sized, values.MAP))
+        return _map(hstore_decoder(_CHECKED if choices.validate_utf8 else sized, values.MAP))
     if column.is_array:
-        of = column.element_type()
-        element = avro_binary_encoding(of, choices, of.dimensions)
+        inner = column.element_type()
+        element = avro_binary_encoding(inner, choices, inner.dimensions)
         if element is None:
             return None
-        return _array_of(element, dimensions, array_decoder(element.written, values.ARRAY, dimensions))
+        return _array_of(element, dimensions, array_decoder(element.encode, values.ARRAY, dimensions))
     decode = text_decoder(column)
     if decode is None:
         return None
     of_text = avro_text_encoding(column, choices)
     if decode is same_text:
         return of_text
-    return replace(of_text, kind=CONVERT, convert=lambda value: of_text.written(decode(value)))
+    return replace(of_text, kind=CONVERT, convert=lambda value: of_text.encode(decode(value)))
 
 
 def _sized(convert: Converter) -> Converter:
@@ -124,23 +124,23 @@ def _numeric(typmod: int, choices: Encodings) -> AvroEncoding:
     precision = precision - scale if scale < 0 else max(precision, scale)
     scale = max(scale, 0)
     schema = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
-    return AvroEncoding(UNSCALED + scale, f"decimal({precision},{scale})", schema=schema)
+    return AvroEncoding(DECIMAL + scale, f"decimal({precision},{scale})", schema=schema)
 
 
 def _logical(primitive: str, name: str, convert: Converter | None, kind: int = CONVERT) -> AvroEncoding:
     return AvroEncoding(kind, name, convert, {"type": primitive, "logicalType": name})
 
 
-STRING: Final = AvroEncoding(SIZED, "string")
+STRING: Final = AvroEncoding(LENGTH_PREFIXED, "string")
 _DOUBLE: Final = AvroEncoding(DOUBLE, "double", schema="double")
-_INT: Final = AvroEncoding(WHOLE, "int", schema="int")
-_LONG: Final = AvroEncoding(WHOLE, "long", schema="long")
+_INT: Final = AvroEncoding(INTEGER, "int", schema="int")
+_LONG: Final = AvroEncoding(INTEGER, "long", schema="long")
 
 # A string of bytes that may not be UTF-8.
 _CHECKED: Final = _sized(utf8)
 
 _FIXED: Final[dict[int, AvroEncoding]] = {
-    oids.BOOL: AvroEncoding(TRUTH, "boolean", schema="boolean"),
+    oids.BOOL: AvroEncoding(BOOL, "boolean", schema="boolean"),
     oids.INT2: _INT,
     oids.INT4: _INT,
     oids.INT8: _LONG,
@@ -154,5 +154,5 @@ _FIXED: Final[dict[int, AvroEncoding]] = {
     oids.TIMESTAMP: _logical("long", "local-timestamp-micros", None, MICROS),
     oids.TIMESTAMPTZ: _logical("long", "timestamp-micros", None, MICROS),
     oids.TIME: _logical("long", "time-micros", values.time),
-    oids.UUID: _logical("string", "uuid", None, SIZED),
+    oids.UUID: _logical("string", "uuid", None, LENGTH_PREFIXED),
 }

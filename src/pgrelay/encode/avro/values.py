@@ -13,9 +13,9 @@ from mypy_extensions import i64, u8
 
 from pgrelay.encode.avro.body import PRESENT, long, sized
 from pgrelay.encode.encodings import Converter
-from pgrelay.encode.refusal import refusal
+from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.values.civil import DAY_US
-from pgrelay.encode.values.digits import MINUS, SAFE, few_decimals
+from pgrelay.encode.values.digits import MINUS, SAFE_DIGITS, few_decimals
 from pgrelay.encode.values.marks import Marks
 from pgrelay.encode.values.numbers import NOT_FINITE, integer_bytes, is_number, unscaled
 from pgrelay.encode.values.temporal import day_micros, days, is_infinite, micros, utc_day_micros
@@ -25,32 +25,32 @@ _I64_MAX: Final = (1 << 63) - 1
 # Every integer up to this is a double.
 _EXACT: Final = 1 << 53
 
-# Halfway between the largest float and what would come next.
+# Halfway between the largest float and the one that would follow.
 _PAST_FLOATS: Final = float((1 << 128) - (1 << 103))
 
 # The bits of a double that neither a float nor the middle between two of them has.
 _BEYOND_MIDDLES: Final = 0x0FFF_FFFF
 
-# A collection is written in blocks of one item each, with the block's count before the item. So brackets and
-# commas of the text become bytes, and nothing has to be counted ahead.
+# A collection is written in blocks of one item each, with the block's count before the item. So the text's
+# brackets and commas become bytes, and nothing has to be counted in advance.
 _ONE: Final = b"\x02"
 ARRAY: Final = Marks(b"\x00", _ONE, _ONE, b"\x00", b"\x00", PRESENT)
 MAP: Final = ARRAY
 
 
-def truth(value: bytes) -> bytes:
+def boolean(value: bytes) -> bytes:
     if value == b"t":
         return b"\x01"
     if value == b"f":
         return b"\x00"
-    raise refusal(value, "a boolean as Postgres prints one")
+    raise invalid_value(value, "a boolean as Postgres prints one")
 
 
 def write_double(writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
     """Append the double that is nearest to the decimal in `data[start:end]`."""
     found = _nearest(data, start, end)
     if math.isinf(found) and data[start:end] not in NOT_FINITE:
-        raise refusal(data[start:end], "a number that a double holds")
+        raise invalid_value(data[start:end], "a number that a double holds")
     write_f64_le(writer, found)
 
 
@@ -58,7 +58,7 @@ def single(value: bytes) -> bytes:
     """A float: the nearest to the decimal, which need not be the nearest to the decimal's double."""
     found = _nearest(value, 0, len(value))
     if abs(found) >= _PAST_FLOATS and value not in NOT_FINITE:
-        raise refusal(value, "a number that a float holds")
+        raise invalid_value(value, "a number that a float holds")
     body = _float_bytes(found)
     if read_f32_le(body, 0) != found and not _bits(found) & _BEYOND_MIDDLES and math.isfinite(found):
         body = _float_bytes(_off_the_middle(value, found))
@@ -78,7 +78,7 @@ def _nearest(data: bytes, start: i64, end: i64) -> float:
         return -found if first > start else found
     value = data[start:end]
     if not is_number(value) and value not in NOT_FINITE:
-        raise refusal(value, "a number as Postgres prints one")
+        raise invalid_value(value, "a number as Postgres prints one")
     return float(value)
 
 
@@ -95,7 +95,7 @@ def _bits(found: float) -> int:
 
 
 def _off_the_middle(value: bytes, found: float) -> float:
-    """The double; if it may be the middle between two floats, moved to the side on which the decimal lies."""
+    """The double, moved towards the decimal's side in case it is the middle between two floats."""
     exact, rounded = Fraction(value.decode()), Fraction(found)
     if exact == rounded:
         return found
@@ -105,17 +105,17 @@ def _off_the_middle(value: bytes, found: float) -> float:
 def finite_days(data: bytes, start: i64, end: i64) -> i64:
     """Days since 1970-01-01, of the date in `data[start:end]`."""
     if is_infinite(data, start, end):
-        raise refusal(data[start:end], "a date that Avro's logical type holds")
+        raise invalid_value(data[start:end], "a date that Avro's logical type holds")
     return days(data, start, end)
 
 
 def finite_micros(data: bytes, start: i64, end: i64) -> i64:
     """Microseconds since 1970-01-01 00:00, of the timestamp in `data[start:end]`."""
     if is_infinite(data, start, end):
-        raise refusal(data[start:end], "a timestamp that Avro's logical type holds")
+        raise invalid_value(data[start:end], "a timestamp that Avro's logical type holds")
     found = micros(data, start, end)
     if found > _I64_MAX:
-        raise refusal(data[start:end], "a timestamp that 64 bits of microseconds hold")
+        raise invalid_value(data[start:end], "a timestamp that 64 bits of microseconds hold")
     return found
 
 
@@ -131,7 +131,7 @@ def utc_time(value: bytes) -> bytes:
 
 def _within_day(value: bytes, found: i64) -> bytes:
     if found >= DAY_US:
-        raise refusal(value, "a time that Avro's logical type holds: 23:59:59.999999 is its last")
+        raise invalid_value(value, "a time that Avro's logical type holds: 23:59:59.999999 is its last")
     return long(found)
 
 
@@ -140,18 +140,20 @@ def decimal(scale: int) -> Converter:
 
     def convert(value: bytes) -> bytes:
         if value in NOT_FINITE:
-            raise refusal(value, "a number that an Avro decimal holds; records.numeric: double keeps it")
+            raise invalid_value(
+                value, "a number that an Avro decimal holds; records.numeric: double keeps it"
+            )
         return sized(integer_bytes(unscaled(value, scale)))
 
     return convert
 
 
 def write_decimal(writer: BytesWriter, data: bytes, start: i64, end: i64, scale: i64) -> None:
-    """Append what `decimal` gives of `data[start:end]`. Compiled, a number of few digits takes no object."""
+    """Append what `decimal` gives of `data[start:end]`. Compiled, a number of few digits needs no object."""
     first: i64 = start + 1 if end > start and data[start] == MINUS else start
     number, places = few_decimals(data, first, end)
     zeros: i64 = scale - places
-    if number < 0 or zeros < 0 or end - first + zeros > SAFE:
+    if number < 0 or zeros < 0 or end - first + zeros > SAFE_DIGITS:
         writer.write(decimal(scale)(data[start:end]))
         return
     for _ in range(zeros):

@@ -5,7 +5,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
-from pgrelay.encode.binary.fields import exactly, take
+from pgrelay.encode.binary.fields import read_bytes, require_size
 
 # Families as ``src/include/utils/inet.h`` numbers them: IPv6 is the server's AF_INET + 1.
 _IPV4: Final = 2
@@ -20,8 +20,8 @@ def inet_text(value: bytes) -> bytes:
 
     inet leaves out the netmask of a single host, cidr never does.
     """
-    family, bits, cidr, size = take(value, 0, 4)
-    address = take(exactly(value, 4 + size), 4, size)
+    family, bits, cidr, size = read_bytes(value, 0, 4)
+    address = read_bytes(require_size(value, 4 + size), 4, size)
     if family == _IPV4 and size == 4 and bits <= 32:
         text = _ipv4(address)
     elif family == _IPV6 and size == 16 and bits <= 128:
@@ -33,17 +33,17 @@ def inet_text(value: bytes) -> bytes:
 
 def macaddr_text(value: bytes) -> bytes:
     """``08:00:2b:01:02:03``."""
-    return exactly(value, 6).hex(":").encode()
+    return require_size(value, 6).hex(":").encode()
 
 
 def macaddr8_text(value: bytes) -> bytes:
     """``08:00:2b:01:02:03:04:05``."""
-    return exactly(value, 8).hex(":").encode()
+    return require_size(value, 8).hex(":").encode()
 
 
 def uuid_text(value: bytes) -> bytes:
     """``a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11``."""
-    exactly(value, 16)
+    require_size(value, 16)
     writer = BytesWriter()
     for index in range(16):
         if index == 4 or index == 6 or index == 8 or index == 10:

@@ -7,7 +7,7 @@ from librt.strings import read_f32_be, read_f64_be, read_i16_be, read_i32_be, re
 from mypy_extensions import i64
 
 
-def exactly(value: bytes, size: i64) -> bytes:
+def require_size(value: bytes, size: i64) -> bytes:
     """The value, if it has exactly that many bytes."""
     if len(value) != size:
         raise ValueError(f"the value has {len(value)} bytes where its binary form has {size}")
@@ -42,7 +42,7 @@ def float64(value: bytes, at: i64) -> float:
     return read_f64_be(value, _within(value, at, 8))
 
 
-def take(value: bytes, at: i64, size: i64) -> bytes:
+def read_bytes(value: bytes, at: i64, size: i64) -> bytes:
     """The `size` bytes from `at`."""
     if size < 0:
         raise ValueError(f"the value holds a length of {size} before byte {at}")
@@ -50,7 +50,7 @@ def take(value: bytes, at: i64, size: i64) -> bytes:
     return value[at : at + size]
 
 
-def count(value: bytes, at: i64) -> i64:
+def read_count(value: bytes, at: i64) -> i64:
     """An Int32 that says how many fields follow."""
     number = int32(value, at)
     if number < 0:
@@ -58,7 +58,7 @@ def count(value: bytes, at: i64) -> i64:
     return number
 
 
-def at_end(value: bytes, at: i64) -> None:
+def require_end(value: bytes, at: i64) -> None:
     """Refuse bytes left over."""
     if at != len(value):
         raise ValueError(f"the value has {len(value)} bytes where its fields end at {at}")

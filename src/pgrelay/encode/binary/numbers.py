@@ -6,15 +6,15 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.binary.fields import (
-    at_end,
-    count,
-    exactly,
     float32,
     float64,
     int16,
     int32,
     int64,
-    take,
+    read_bytes,
+    read_count,
+    require_end,
+    require_size,
     uint16,
     uint32,
 )
@@ -33,34 +33,34 @@ _SPECIAL: Final[dict[int, bytes]] = {0xC000: b"NaN", 0xD000: b"Infinity", 0xF000
 
 
 def int2_text(value: bytes) -> bytes:
-    return str(int16(exactly(value, 2), 0)).encode()
+    return str(int16(require_size(value, 2), 0)).encode()
 
 
 def int4_text(value: bytes) -> bytes:
-    return str(int32(exactly(value, 4), 0)).encode()
+    return str(int32(require_size(value, 4), 0)).encode()
 
 
 def int8_text(value: bytes) -> bytes:
-    return str(int64(exactly(value, 8), 0)).encode()
+    return str(int64(require_size(value, 8), 0)).encode()
 
 
 def unsigned4_text(value: bytes) -> bytes:
     """oid, xid and cid."""
-    return str(uint32(exactly(value, 4), 0)).encode()
+    return str(uint32(require_size(value, 4), 0)).encode()
 
 
 def unsigned8_text(value: bytes) -> bytes:
     """xid8."""
-    number: int = int64(exactly(value, 8), 0)
+    number: int = int64(require_size(value, 8), 0)
     return str(number & _U64).encode()
 
 
 def real_text(value: bytes) -> bytes:
-    return float4_text(float32(exactly(value, 4), 0))
+    return float4_text(float32(require_size(value, 4), 0))
 
 
 def double_text(value: bytes) -> bytes:
-    return float8_text(float64(exactly(value, 8), 0))
+    return float8_text(float64(require_size(value, 8), 0))
 
 
 def numeric_text(value: bytes) -> bytes:
@@ -72,7 +72,7 @@ def numeric_text(value: bytes) -> bytes:
     special = _SPECIAL.get(sign)
     if special is not None:
         return special
-    exactly(value, 8 + 2 * ndigits)
+    require_size(value, 8 + 2 * ndigits)
     if sign != _POSITIVE and sign != _NEGATIVE:
         raise ValueError(f"a numeric has the sign 0x{sign:04X}")
     writer = BytesWriter()
@@ -120,14 +120,14 @@ def _four_digits(value: bytes, ndigits: i64, index: i64) -> i64:
 
 def money_text(value: bytes) -> bytes:
     """Int64 cents, as lc_monetary = C prints them: ``-$1,234.56``."""
-    cents: int = int64(exactly(value, 8), 0)
+    cents: int = int64(require_size(value, 8), 0)
     sign = "-" if cents < 0 else ""
     return f"{sign}${abs(cents) // 100:,}.{abs(cents) % 100:02}".encode()
 
 
 def bits_text(value: bytes) -> bytes:
     """bit and varbit: Int32 number of bits, then the bits, the first in its byte's highest."""
-    number = count(value, 0)
-    packed = take(value, 4, (number + 7) // 8)
-    at_end(value, 4 + len(packed))
+    number = read_count(value, 0)
+    packed = read_bytes(value, 4, (number + 7) // 8)
+    require_end(value, 4 + len(packed))
     return f"{int.from_bytes(packed, 'big'):0{8 * len(packed)}b}"[:number].encode()

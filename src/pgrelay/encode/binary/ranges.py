@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from pgrelay.encode.binary.fields import at_end, count, int32, take
+from pgrelay.encode.binary.fields import int32, read_bytes, read_count, require_end
 from pgrelay.encode.encodings import Converter
 
 # Flags of ``src/include/utils/rangetypes.h``.
@@ -26,35 +26,35 @@ def range_decoder(subtype: Converter) -> Converter:
     """
 
     def decode(value: bytes) -> bytes:
-        flags = take(value, 0, 1)[0]
+        flags = read_bytes(value, 0, 1)[0]
         if flags & ~_ALL:
             raise ValueError(f"a range has the flags 0x{flags:02X}")
         if flags & _EMPTY:
-            at_end(value, 1)
+            require_end(value, 1)
             return b"empty"
         lower, at = (b"", 1) if flags & _LOWER_INFINITE else _bound(value, 1, subtype)
         upper, at = (b"", at) if flags & _UPPER_INFINITE else _bound(value, at, subtype)
-        at_end(value, at)
+        require_end(value, at)
         opening = b"[" if flags & _LOWER_INCLUSIVE else b"("
         return opening + lower + b"," + upper + (b"]" if flags & _UPPER_INCLUSIVE else b")")
 
     return decode
 
 
-def multirange_decoder(of: Converter) -> Converter:
+def multirange_decoder(range_: Converter) -> Converter:
     """A function from a multirange's binary form to its text: ``{[1,2),[5,6)}``.
 
-    Int32 number of ranges, then for each its Int32 size and its binary form, which `of` converts to text.
+    Int32 number of ranges, then for each its Int32 size and its binary form, which `range_` converts to text.
     """
 
     def decode(value: bytes) -> bytes:
         at = 4
         ranges: list[bytes] = []
-        for _ in range(count(value, 0)):
+        for _ in range(read_count(value, 0)):
             size = int32(value, at)
-            ranges.append(of(take(value, at + 4, size)))
+            ranges.append(range_(read_bytes(value, at + 4, size)))
             at += 4 + size
-        at_end(value, at)
+        require_end(value, at)
         return b"{" + b",".join(ranges) + b"}"
 
     return decode
@@ -63,7 +63,7 @@ def multirange_decoder(of: Converter) -> Converter:
 def _bound(value: bytes, at: int, subtype: Converter) -> tuple[bytes, int]:
     """The text of the bound at that index, and the index after it."""
     size = int32(value, at)
-    text = subtype(take(value, at + 4, size))
+    text = subtype(read_bytes(value, at + 4, size))
     if not text or _QUOTE_FOR(text) is not None:
         text = b'"' + text.replace(b"\\", b"\\\\").replace(b'"', b'""') + b'"'
     return text, at + 4 + size

@@ -9,7 +9,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
-from pgrelay.encode.binary.fields import exactly, int32, int64
+from pgrelay.encode.binary.fields import int32, int64, require_size
 from pgrelay.encode.values.civil import DAY_US, civil_from_days
 from pgrelay.encode.values.plain import write_digits, write_number
 
@@ -26,7 +26,7 @@ _I64_MIN: Final = -(2**63)
 
 def date_text(value: bytes) -> bytes:
     """Int32 days."""
-    days = int32(exactly(value, 4), 0)
+    days = int32(require_size(value, 4), 0)
     if days == _I32_MAX:
         return b"infinity"
     if days == _I32_MIN:
@@ -38,22 +38,22 @@ def date_text(value: bytes) -> bytes:
 
 def timestamp_text(value: bytes) -> bytes:
     """Int64 microseconds."""
-    return _timestamp(int64(exactly(value, 8), 0), b"")
+    return _timestamp(int64(require_size(value, 8), 0), b"")
 
 
 def timestamptz_text(value: bytes) -> bytes:
     """Int64 microseconds, in UTC whatever the session's zone."""
-    return _timestamp(int64(exactly(value, 8), 0), b"+00")
+    return _timestamp(int64(require_size(value, 8), 0), b"+00")
 
 
 def time_text(value: bytes) -> bytes:
     """Int64 microseconds since midnight."""
-    return _time(exactly(value, 8), b"")
+    return _time(require_size(value, 8), b"")
 
 
 def timetz_text(value: bytes) -> bytes:
     """Int64 microseconds since midnight, Int32 seconds west of UTC."""
-    west: int = int32(exactly(value, 12), 8)
+    west: int = int32(require_size(value, 12), 8)
     minutes, seconds = divmod(abs(west), 60)
     zone = b"%b%02d" % (b"-" if west > 0 else b"+", minutes // 60)
     if minutes % 60 or seconds:
@@ -69,7 +69,7 @@ def interval_text(value: bytes) -> bytes:
     If all three are at their largest or smallest, that is PostgreSQL 17's infinity or -infinity. Up to 16 the
     same bytes were 178,956,970 years and more; only that value reads differently in text.
     """
-    micros: int = int64(exactly(value, 16), 0)
+    micros: int = int64(require_size(value, 16), 0)
     days: int = int32(value, 8)
     months: int = int32(value, 12)
     if micros == _I64_MAX and days == _I32_MAX and months == _I32_MAX:

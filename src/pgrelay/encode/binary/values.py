@@ -15,7 +15,24 @@ from typing import Final
 
 from pgrelay.encode import oids
 from pgrelay.encode.binary.addresses import inet_text, macaddr8_text, macaddr_text, uuid_text
-from pgrelay.encode.binary.fields import exactly, uint16, uint32
+from pgrelay.encode.binary.containers import (
+    array_decoder,
+    hstore_decoder,
+    int2vector_text,
+    oidvector_text,
+    snapshot_text,
+    tsvector_text,
+)
+from pgrelay.encode.binary.fields import require_size, uint16, uint32
+from pgrelay.encode.binary.geometric import (
+    box_text,
+    circle_text,
+    line_text,
+    lseg_text,
+    path_text,
+    point_text,
+    polygon_text,
+)
 from pgrelay.encode.binary.numbers import (
     bits_text,
     double_text,
@@ -29,23 +46,6 @@ from pgrelay.encode.binary.numbers import (
     unsigned8_text,
 )
 from pgrelay.encode.binary.ranges import multirange_decoder, range_decoder
-from pgrelay.encode.binary.sets import (
-    array_decoder,
-    hstore_decoder,
-    int2vector_text,
-    oidvector_text,
-    snapshot_text,
-    tsvector_text,
-)
-from pgrelay.encode.binary.shapes import (
-    box_text,
-    circle_text,
-    line_text,
-    lseg_text,
-    path_text,
-    point_text,
-    polygon_text,
-)
 from pgrelay.encode.binary.times import (
     date_text,
     interval_text,
@@ -55,7 +55,7 @@ from pgrelay.encode.binary.times import (
     timetz_text,
 )
 from pgrelay.encode.encodings import BASE64, CONVERT, HEX, OBJECT, Converter, Encodings, array_of
-from pgrelay.encode.refusal import refusal
+from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.types import ColumnType
 from pgrelay.encode.values.json_value import QUOTED, RAW, JsonEncoding, json_base64, json_hex
 from pgrelay.encode.values.text import string_converter, text_encoding
@@ -69,9 +69,9 @@ def binary_encoding(column: ColumnType, choices: Encodings) -> JsonEncoding | No
         element = binary_encoding(column.element_type(), choices)
         if element is None:
             return None
-        return JsonEncoding(CONVERT, array_of(element.name), array_decoder(element.written))
+        return JsonEncoding(CONVERT, array_of(element.name), array_decoder(element.encode))
     if column.is_hstore:
-        if choices.recoded:
+        if choices.server_transcodes:
             return None
         return JsonEncoding(CONVERT, OBJECT, hstore_decoder(string_converter(choices)))
     decode = text_decoder(column)
@@ -88,10 +88,10 @@ def text_decoder(column: ColumnType) -> Converter | None:
     if column.typtype == "e":
         return same_text
     if column.typtype in ("r", "m"):
-        of = None if column.element is None else text_decoder(column.element)
-        if of is None:
+        part = None if column.element is None else text_decoder(column.element)
+        if part is None:
             return None
-        return range_decoder(of) if column.typtype == "r" else multirange_decoder(of)
+        return range_decoder(part) if column.typtype == "r" else multirange_decoder(part)
     if column.typtype == "b":
         return _BY_OID.get(column.oid) or _BY_NAME.get(column.name)
     return None
@@ -103,7 +103,7 @@ def _through_text(decode: Converter, encoding: JsonEncoding) -> Converter:
         return decode
     if encoding.kind == QUOTED:
         return lambda value: b'"' + decode(value) + b'"'
-    return lambda value: encoding.written(decode(value))
+    return lambda value: encoding.encode(decode(value))
 
 
 def boolean_text(value: bytes) -> bytes:
@@ -112,7 +112,7 @@ def boolean_text(value: bytes) -> bytes:
         return b"t"
     if value == b"\0":
         return b"f"
-    raise refusal(value, "a boolean's binary form")
+    raise invalid_value(value, "a boolean's binary form")
 
 
 def bytea_text(value: bytes) -> bytes:
@@ -122,23 +122,23 @@ def bytea_text(value: bytes) -> bytes:
 
 def char_text(value: bytes) -> bytes:
     """``"char"``; its zero byte prints as nothing."""
-    return b"" if exactly(value, 1) == b"\0" else value
+    return b"" if require_size(value, 1) == b"\0" else value
 
 
 def tid_text(value: bytes) -> bytes:
     """Int32 block, Int16 offset: ``(0,1)``."""
-    return b"(%d,%d)" % (uint32(exactly(value, 6), 0), uint16(value, 4))
+    return b"(%d,%d)" % (uint32(require_size(value, 6), 0), uint16(value, 4))
 
 
 def pg_lsn_text(value: bytes) -> bytes:
     """Int64: ``16/B374D848``."""
-    return b"%X/%X" % (uint32(exactly(value, 8), 0), uint32(value, 4))
+    return b"%X/%X" % (uint32(require_size(value, 8), 0), uint32(value, 4))
 
 
 def versioned_text(value: bytes) -> bytes:
     """A byte of 1, the version of the form, then the text: jsonb and jsonpath."""
     if value[:1] != b"\1":
-        raise refusal(value, "of version 1 of its binary form")
+        raise invalid_value(value, "of version 1 of its binary form")
     return value[1:]
 
 

@@ -14,7 +14,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.encodings import Converter, Encoding
-from pgrelay.encode.refusal import refusal
+from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.values.digits import COMPILED
 from pgrelay.encode.values.marks import JSON_ARRAY, Marks
 
@@ -165,4 +165,4 @@ def _plain_end(text: bytes, at: i64) -> i64:
 
 
 def _malformed(value: bytes) -> ValueError:
-    return refusal(value, "an array as Postgres prints one")
+    return invalid_value(value, "an array as Postgres prints one")

@@ -5,7 +5,7 @@ from typing import Final
 from librt.strings import read_i64_le
 from mypy_extensions import i64
 
-from pgrelay.encode.refusal import refusal
+from pgrelay.encode.invalid_value import invalid_value
 
 # Compiled, arithmetic on the bytes is the fastest; interpreted, the slowest.
 COMPILED: Final = not __file__.endswith(".py")
@@ -14,8 +14,8 @@ ZERO: Final = ord("0")
 MINUS: Final = ord("-")
 _POINT: Final = ord(".")
 
-# So many digits always fit in 64 bits.
-SAFE: Final = 18
+# This many digits always fit in 64 bits.
+SAFE_DIGITS: Final = 18
 
 _DIGITS: Final = "made of digits"
 
@@ -31,24 +31,24 @@ _EIGHT: Final[i64] = 0xFFFF_FFFF
 def number(text: bytes, start: i64, end: i64) -> i64:
     """The number with 1 to 18 digits from `start` to before `end`."""
     size: i64 = end - start
-    if size <= 0 or size > SAFE or end > len(text):
-        raise refusal(text[start:end], _DIGITS)
+    if size <= 0 or size > SAFE_DIGITS or end > len(text):
+        raise invalid_value(text[start:end], _DIGITS)
     if not COMPILED:
         digits = text[start:end]
         if not digits.isdigit():
-            raise refusal(digits, _DIGITS)
+            raise invalid_value(digits, _DIGITS)
         return int(digits)
     if size <= 8 and start + 8 <= len(text):
         few = _few_digits(read_i64_le(text, start), size)
         if few < 0:
-            raise refusal(text[start:end], _DIGITS)
+            raise invalid_value(text[start:end], _DIGITS)
         return few
     found: i64 = 0
     for index in range(start, end):
         byte: i64 = text[index]
         digit: i64 = byte - ZERO
         if digit < 0 or digit > 9:
-            raise refusal(text[start:end], _DIGITS)
+            raise invalid_value(text[start:end], _DIGITS)
         found = found * 10 + digit
     return found
 
@@ -69,25 +69,25 @@ def _few_digits(word: i64, size: i64) -> i64:
 def integer(text: bytes, start: i64, end: i64) -> i64:
     """The 64-bit integer in `text[start:end]`. Raises ValueError for any other text."""
     if end <= start:
-        raise refusal(text[start:end], "an integer")
+        raise invalid_value(text[start:end], "an integer")
     first: i64 = start + 1 if text[start] == MINUS else start
-    if end - first <= SAFE:
+    if end - first <= SAFE_DIGITS:
         found = number(text, first, end)
         return -found if first > start else found
     if not text[first:end].isdigit():
-        raise refusal(text[start:end], "an integer")
+        raise invalid_value(text[start:end], "an integer")
     large = int(text[start:end])
     if not -(1 << 63) <= large < 1 << 63:
-        raise refusal(text[start:end], "an integer of 64 bits")
+        raise invalid_value(text[start:end], "an integer of 64 bits")
     return large
 
 
 def few_decimals(text: bytes, start: i64, end: i64) -> tuple[i64, i64]:
     """Of a decimal without a sign: the number that its digits make, and how many are after the point.
 
-    -1 and 0 for one with more than `SAFE` characters, an exponent or anything else; interpreted, for all.
+    -1 and 0 for any other text, for more than `SAFE_DIGITS` characters, and always if interpreted.
     """
-    if not COMPILED or end <= start or end - start > SAFE:
+    if not COMPILED or end <= start or end - start > SAFE_DIGITS:
         return -1, 0
     number: i64 = 0
     point: i64 = -1

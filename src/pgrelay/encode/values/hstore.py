@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from pgrelay.encode.encodings import Converter
-from pgrelay.encode.refusal import refusal
+from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.values.arrays import unescaped
 from pgrelay.encode.values.marks import JSON_OBJECT, Marks
 
@@ -23,16 +23,16 @@ def hstore_converter(string: Converter, marks: Marks = JSON_OBJECT) -> Converter
         while at < len(value):
             pair = _PAIR(value, at)
             if pair is None:
-                raise refusal(value, "an hstore as Postgres prints one")
+                raise invalid_value(value, "an hstore as Postgres prints one")
             key, text = pair[1], pair[2]
             written = marks.null if text is None else marks.present + string(unescaped(text))
             members.append(string(unescaped(key)) + marks.colon + written)
             at = pair.end()
-        return joined(members, marks)
+        return join_members(members, marks)
 
     return convert
 
 
-def joined(members: list[bytes], marks: Marks) -> bytes:
+def join_members(members: list[bytes], marks: Marks) -> bytes:
     """The members as one map."""
     return marks.opening + marks.between.join(members) + marks.closing if members else marks.empty

@@ -8,7 +8,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.encodings import Encoding
-from pgrelay.encode.refusal import refusal
+from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.values.escapes import escaped, write_escaped
 from pgrelay.encode.values.numbers import write_json_number
 from pgrelay.encode.values.plain import copy
@@ -18,9 +18,9 @@ from pgrelay.encode.values.temporal import write_timestamp
 RAW: Final = 0  # the value's bytes are themselves valid JSON
 QUOTED: Final = 1  # between quotes as they are: bytes that never need escaping
 TEXT: Final = 2  # a JSON string whose bytes may need escaping: `pgrelay.encode.values.escapes`
-TRUTH: Final = 4  # a boolean
-LOCAL: Final = 5  # a timestamp in ISO 8601
-INSTANT: Final = 6  # the same of a timestamptz
+BOOL: Final = 4  # a boolean
+TIMESTAMP: Final = 5  # a timestamp in ISO 8601
+TIMESTAMPTZ: Final = 6  # the same of a timestamptz
 FLOAT: Final = 7  # a number, or one of the three values that JSON has no number for
 
 _QUOTE: Final[u8] = ord('"')
@@ -30,7 +30,7 @@ _FALSE: Final[u8] = ord("f")
 
 @dataclass(frozen=True, slots=True)
 class JsonEncoding(Encoding):
-    """No object is made for the usual values."""
+    """Writes the usual values without making an object."""
 
     def write(self, writer: BytesWriter, data: bytes, start: i64, end: i64) -> None:
         kind = self.kind
@@ -43,7 +43,7 @@ class JsonEncoding(Encoding):
             writer.append(_QUOTE)
         elif kind == RAW:
             copy(writer, data, start, end)
-        elif kind == TRUTH:
+        elif kind == BOOL:
             writer.write(_boolean(data, start, end))
         elif not _write_usual(writer, kind, data, start, end):
             assert self.convert is not None
@@ -54,8 +54,8 @@ def _write_usual(writer: BytesWriter, kind: int, data: bytes, start: i64, end: i
     """False, and nothing appended, if the value needs its converter."""
     if kind == FLOAT:
         return write_json_number(writer, data, start, end)
-    if kind == INSTANT or kind == LOCAL:
-        return write_timestamp(writer, data, start, end, kind == INSTANT)
+    if kind == TIMESTAMPTZ or kind == TIMESTAMP:
+        return write_timestamp(writer, data, start, end, kind == TIMESTAMPTZ)
     return False
 
 
@@ -95,4 +95,4 @@ def _boolean(data: bytes, start: i64, end: i64) -> bytes:
             return b"true"
         if data[start] == _FALSE:
             return b"false"
-    raise refusal(data[start:end], "a boolean as Postgres prints one")
+    raise invalid_value(data[start:end], "a boolean as Postgres prints one")

@@ -8,11 +8,11 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from pgrelay.encode.encodings import Converter
-from pgrelay.encode.refusal import refusal
+from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.values.digits import COMPILED, MINUS, ZERO
 from pgrelay.encode.values.plain import copy
 
-# What float8out and numeric_out print is a JSON number as it is, except for these three.
+# What float8out and numeric_out print is a valid JSON number, except for these three.
 _NUMBER: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?").fullmatch
 NOT_FINITE: Final = (b"NaN", b"Infinity", b"-Infinity")
 
@@ -60,7 +60,7 @@ def json_number(value: bytes) -> bytes:
         return value
     if value in NOT_FINITE:
         return b'"' + value + b'"'
-    raise refusal(value, "a number as Postgres prints one")
+    raise invalid_value(value, "a number as Postgres prints one")
 
 
 def write_json_number(writer: BytesWriter, data: bytes, start: i64, end: i64) -> bool:
@@ -80,7 +80,7 @@ def money_amount(value: bytes) -> bytes:
     """The amount's sign, digits and point, from ``-$1,234.56`` (lc_monetary = C)."""
     amount = value.translate(None, b"$,")
     if not value.startswith((b"$", b"-$")) or amount[-3:-2] != b"." or not is_number(amount):
-        raise refusal(value, "an amount as Postgres prints it with lc_monetary = C")
+        raise invalid_value(value, "an amount as Postgres prints it with lc_monetary = C")
     return amount
 
 
@@ -121,7 +121,7 @@ def unscaled(value: bytes, scale: int) -> int:
         # A negative scale: the server has rounded the value to that many zeros.
         kept = digits[: scale - fraction]
         if digits[scale - fraction :].strip(b"0"):
-            raise refusal(value, f"rounded to the declared scale of {scale}")
+            raise invalid_value(value, f"rounded to the declared scale of {scale}")
         digits = kept
     return _integer(digits)
 
@@ -138,7 +138,7 @@ def variable_decimal(value: bytes) -> bytes:
 def _digits(value: bytes) -> tuple[bytes, int]:
     """The sign and digits without the decimal point, and how many digits were after it."""
     if not is_number(value):
-        raise refusal(value, "a numeric as Postgres prints one")
+        raise invalid_value(value, "a numeric as Postgres prints one")
     whole, _, fraction = value.partition(b".")
     return whole + fraction, len(fraction)
 

@@ -11,7 +11,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
-from pgrelay.encode.refusal import refusal
+from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.values.civil import DAY_US, days_from_civil
 from pgrelay.encode.values.digits import ZERO, number
 from pgrelay.encode.values.plain import copy
@@ -98,7 +98,7 @@ def utc_day_micros(value: bytes) -> int:
     """What `micros_of_utc_day` writes."""
     at = max(value.rfind(b"+"), value.rfind(b"-"))
     if at < 0:
-        raise refusal(value, "a timetz as Postgres prints it")
+        raise invalid_value(value, "a timetz as Postgres prints it")
     local = day_micros(value, 0, at)
     offset = _offset(value[at + 1 :])
     if offset == 0:
@@ -111,7 +111,7 @@ def _infinity(value: bytes) -> bytes:
     """infinity and -infinity, as strings. Raises ValueError on anything else."""
     if value in (b"infinity", b"-infinity"):
         return b'"' + value + b'"'
-    raise refusal(value, "a date or time as Postgres prints it in ISO style and UTC")
+    raise invalid_value(value, "a date or time as Postgres prints it in ISO style and UTC")
 
 
 def is_infinite(data: bytes, start: i64, end: i64) -> bool:
@@ -138,7 +138,7 @@ def micros(data: bytes, start: i64, end: i64) -> int:
     while space < last and data[space] != _SPACE:
         space += 1
     if space >= last:
-        raise refusal(data[start:end], "a timestamp as Postgres prints it in ISO style and UTC")
+        raise invalid_value(data[start:end], "a timestamp as Postgres prints it in ISO style and UTC")
     day = _days(data, start, space, bc)
     within_day = day_micros(data, space + 1, last)
     if -_SAFE_DAYS < day < _SAFE_DAYS:
@@ -156,12 +156,12 @@ def _is_bc(data: bytes, start: i64, end: i64) -> bool:
 def _days(data: bytes, start: i64, end: i64, bc: bool) -> i64:
     """Days since 1970-01-01 of the date `data[start:end]`; the year has four digits or more."""
     if end - start < 10 or data[end - 6] != _MINUS or data[end - 3] != _MINUS:
-        raise refusal(data[start:end], "a date as Postgres prints it in ISO style")
+        raise invalid_value(data[start:end], "a date as Postgres prints it in ISO style")
     year = number(data, start, end - 6)
     month = number(data, end - 5, end - 3)
     day = number(data, end - 2, end)
     if month < 1 or month > 12 or day < 1 or day > 31:
-        raise refusal(data[start:end], "a date")
+        raise invalid_value(data[start:end], "a date")
     return days_from_civil(1 - year if bc else year, month, day)
 
 
@@ -169,13 +169,13 @@ def day_micros(data: bytes, start: i64, end: i64) -> i64:
     """Microseconds of `data[start:end]`, ``14:54:02`` with no fraction or one of up to six digits."""
     size = end - start
     if size < 8 or size == 9 or size > 15 or data[start + 2] != _COLON or data[start + 5] != _COLON:
-        raise refusal(data[start:end], "a time as Postgres prints it")
+        raise invalid_value(data[start:end], "a time as Postgres prints it")
     seconds = (number(data, start, start + 2) * 60 + number(data, start + 3, start + 5)) * 60
     seconds += number(data, start + 6, start + 8)
     if size == 8:
         return seconds * 1_000_000
     if data[start + 8] != _POINT:
-        raise refusal(data[start:end], "a time as Postgres prints it")
+        raise invalid_value(data[start:end], "a time as Postgres prints it")
     fraction = number(data, start + 9, end)
     for _ in range(15 - size):
         fraction *= 10
@@ -185,7 +185,7 @@ def day_micros(data: bytes, start: i64, end: i64) -> i64:
 def _offset(zone: bytes) -> int:
     """Microseconds of a timetz's zone without its sign: ``02``, ``05:30``, ``03:30:15``."""
     if len(zone) not in (2, 5, 8):
-        raise refusal(zone, "an offset from UTC as Postgres prints one")
+        raise invalid_value(zone, "an offset from UTC as Postgres prints one")
     seconds = int(zone[:2]) * 3600
     if len(zone) > 2:
         seconds += int(zone[3:5]) * 60

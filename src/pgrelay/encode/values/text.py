@@ -31,18 +31,18 @@ from pgrelay.encode.encodings import (
     Encodings,
     array_of,
 )
-from pgrelay.encode.refusal import refusal
+from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.types import ColumnType
 from pgrelay.encode.values.arrays import array_converter
 from pgrelay.encode.values.hstore import hstore_converter
 from pgrelay.encode.values.json_value import (
+    BOOL,
     FLOAT,
-    INSTANT,
-    LOCAL,
     QUOTED,
     RAW,
     TEXT,
-    TRUTH,
+    TIMESTAMP,
+    TIMESTAMPTZ,
     JsonEncoding,
     json_base64,
     json_string,
@@ -76,13 +76,13 @@ def text_encoding(column: ColumnType, choices: Encodings) -> JsonEncoding:
     if column.oid == oids.BYTEA:
         return _BYTEA_HEX if choices.binary == "hex" else _BYTEA_BASE64
     if column.oid in (oids.JSON, oids.JSONB) and choices.json == "inline":
-        return JsonEncoding(CONVERT, JSON, utf8) if choices.checked else JsonEncoding(RAW, JSON)
+        return JsonEncoding(CONVERT, JSON, utf8) if choices.validate_utf8 else JsonEncoding(RAW, JSON)
     if column.is_array:
         element = text_encoding(column.element_type(), choices)
         return JsonEncoding(CONVERT, array_of(element.name), array_converter(element, column.delimiter))
     if column.is_hstore:
         return JsonEncoding(CONVERT, OBJECT, hstore_converter(string_converter(choices)))
-    return _STRING_CHECKED if choices.checked else _STRING
+    return _STRING_CHECKED if choices.validate_utf8 else _STRING
 
 
 def bytea_base64(value: bytes) -> bytes:
@@ -115,7 +115,7 @@ def single_byte_text(value: bytes) -> bytes:
 
 def _hexadecimal(value: bytes) -> bytes:
     if not value.startswith(b"\\x"):
-        raise refusal(value, "a bytea as Postgres prints it with bytea_output = hex")
+        raise invalid_value(value, "a bytea as Postgres prints it with bytea_output = hex")
     return value[2:]
 
 
@@ -132,7 +132,7 @@ def _numeric(choice: str, typmod: int) -> JsonEncoding:
 
 def string_converter(choices: Encodings) -> Converter:
     """A converter from text to a JSON string; it checks for UTF-8 if the choices ask for it."""
-    return json_string_checked if choices.checked else json_string
+    return json_string_checked if choices.validate_utf8 else json_string
 
 
 _STRING: Final = JsonEncoding(TEXT, STRING)
@@ -143,7 +143,7 @@ _BYTEA_HEX: Final = JsonEncoding(CONVERT, HEX, bytea_hex)
 # The types with one form, whatever the operator chose. The QUOTED ones print as digits, letters and
 # punctuation other than quotes and backslashes.
 _FIXED: Final[dict[int, JsonEncoding]] = {
-    oids.BOOL: JsonEncoding(TRUTH, BOOLEAN),
+    oids.BOOL: JsonEncoding(BOOL, BOOLEAN),
     oids.INT2: JsonEncoding(RAW, INTEGER),
     oids.INT4: JsonEncoding(RAW, INTEGER),
     oids.INT8: JsonEncoding(RAW, INTEGER),
@@ -166,8 +166,8 @@ _FIXED: Final[dict[int, JsonEncoding]] = {
 # Dates and times, by the operator's choice.
 _ISO: Final = {
     oids.DATE: JsonEncoding(QUOTED, ISO_DATE),
-    oids.TIMESTAMP: JsonEncoding(LOCAL, ISO_TIMESTAMP, iso_timestamp),
-    oids.TIMESTAMPTZ: JsonEncoding(INSTANT, ISO_TIMESTAMP, iso_timestamptz),
+    oids.TIMESTAMP: JsonEncoding(TIMESTAMP, ISO_TIMESTAMP, iso_timestamp),
+    oids.TIMESTAMPTZ: JsonEncoding(TIMESTAMPTZ, ISO_TIMESTAMP, iso_timestamptz),
     oids.TIME: JsonEncoding(QUOTED, ISO_TIME),
     oids.TIMETZ: JsonEncoding(QUOTED, ISO_TIME),
     oids.INTERVAL: JsonEncoding(QUOTED, ISO_DURATION),

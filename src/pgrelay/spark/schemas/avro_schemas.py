@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pgrelay.encode.avro.names import legal
+from pgrelay.encode.avro.names import avro_name
 from pgrelay.encode.records import FLAT_NAMES
 from pgrelay.spark.schemas.columns import MAX_DIGITS
 
@@ -70,7 +70,9 @@ def members(schema: AvroSchema) -> set[str]:
 
 def field_of(writer: WriterSchema, name: str) -> str | None:
     """The field of a column; None if the schema has none."""
-    return writer.columns.get(name) or next((f for f in writer.columns.values() if f == legal(name)), None)
+    return writer.columns.get(name) or next(
+        (f for f in writer.columns.values() if f == avro_name(name)), None
+    )
 
 
 def present(schema: AvroSchema) -> AvroSchema:

@@ -13,8 +13,8 @@ from pgrelay.encode.avro.types import avro_text_encoding
 from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.plan import RelationFacts, column_type
 from pgrelay.encode.schema import IDENTITIES
-from pgrelay.encode.topics import Topics, folded
-from pgrelay.encode.types import CatalogType, resolved
+from pgrelay.encode.topics import Topics, collision_key
+from pgrelay.encode.types import CatalogType, resolve_type
 from pgrelay.encode.values.text import text_encoding
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
@@ -90,12 +90,12 @@ def postgres_schemas(
     named = Counter[str]()
     for (schema, table), rows in groupby(found, key=itemgetter("schema", "table")):
         name = Topics(prefix, topic).claim(schema, table)
-        named[folded(name)] += 1
+        named[collision_key(name)] += 1
         columns = [(row, _column(row, types, choices, format)) for row in rows]
         first = columns[0][0]
         version = TableVersion(UNTOLD, tuple(column for _, column in columns), IDENTITIES[first["identity"]])
         schemas[name] = TableSchema(name, schema, table, (version,), first["systemid"])
-    return {name: schema for name, schema in schemas.items() if named[folded(name)] == 1}
+    return {name: schema for name, schema in schemas.items() if named[collision_key(name)] == 1}
 
 
 def _refuse_other_topic(topic: str) -> None:
@@ -116,7 +116,7 @@ def _refuse_others(**chosen: str) -> None:
 
 
 def _column(row: dict[str, Any], types: Mapping[int, CatalogType], choices: Encodings, format: str) -> Column:
-    facts = RelationFacts(types={row["oid"]: resolved(row["oid"], -1, types)})
+    facts = RelationFacts(types={row["oid"]: resolve_type(row["oid"], -1, types)})
     of = column_type(RelationColumn(row["key"], row["name"], row["oid"], row["typmod"]), facts)
     if format == "avro":
         dimensions = row["dimensions"] if row["dimensions"] > 1 else of.dimensions

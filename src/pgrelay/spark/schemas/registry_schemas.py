@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from pgrelay.encode.avro.names import legal
+from pgrelay.encode.avro.names import avro_name
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.avro_schemas import AvroSchema, column_of, present, row_of
 from pgrelay.spark.schemas.columns import Column
@@ -57,7 +57,7 @@ def _schema(topic: str, key: str | None, value: str) -> TableSchema:
 def _column(field: dict[str, Any], keys: set[str]) -> Column:
     name = column_of(field)
     type_name, typmod, encoding = _described(present(field["type"]))
-    return Column(name, type_name, typmod, legal(name) in keys, encoding)
+    return Column(name, type_name, typmod, avro_name(name) in keys, encoding)
 
 
 def _described(schema: AvroSchema) -> tuple[str, int, str]:

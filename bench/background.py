@@ -1,4 +1,4 @@
-"""Work beside a measurement."""
+"""Work in the background of a measurement."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Work in a thread for the block, whose end sets the event; wait for the work to end."""
+def in_background(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run `work` in a thread for the block. The block's end sets the event, and waits for the work to end."""
     over = threading.Event()
     thread = threading.Thread(target=work, args=(over,))
     thread.start()

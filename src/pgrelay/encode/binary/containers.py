@@ -1,11 +1,20 @@
-"""Values of several parts that come in binary: arrays and hstore to their final form, the rest to text."""
+"""Values of several parts in binary: converts arrays and hstore to their final form, the rest to text."""
 
 from typing import Final
 
-from pgrelay.encode.binary.fields import at_end, count, int16, int32, int64, take, uint16, uint32
+from pgrelay.encode.binary.fields import (
+    int16,
+    int32,
+    int64,
+    read_bytes,
+    read_count,
+    require_end,
+    uint16,
+    uint32,
+)
 from pgrelay.encode.encodings import Converter
 from pgrelay.encode.values.arrays import MAX_DIMENSIONS, check_dimensions
-from pgrelay.encode.values.hstore import joined
+from pgrelay.encode.values.hstore import join_members
 from pgrelay.encode.values.marks import JSON_ARRAY, JSON_OBJECT, Marks
 
 _WEIGHTS: Final = (b"", b"C", b"B", b"A")
@@ -20,7 +29,7 @@ def array_decoder(element: Converter, marks: Marks = JSON_ARRAY, dimensions: int
     """
 
     def decode(value: bytes) -> bytes:
-        found = count(value, 0)
+        found = read_count(value, 0)
         if found > MAX_DIMENSIONS:
             raise ValueError(f"an array has {found} dimensions")
         if dimensions and found:
@@ -30,10 +39,10 @@ def array_decoder(element: Converter, marks: Marks = JSON_ARRAY, dimensions: int
             raise ValueError(f"an array has dimensions of {lengths} elements")
         at = 12 + 8 * found
         if not lengths:
-            at_end(value, at)
+            require_end(value, at)
             return marks.empty
         out: list[bytes] = []
-        at_end(value, _write_dimension(value, at, lengths, 0, element, marks, out))
+        require_end(value, _write_dimension(value, at, lengths, 0, element, marks, out))
         return b"".join(out)
 
     return decode
@@ -58,7 +67,7 @@ def _write_dimension(
         else:
             size = int32(value, at)
             at += 4
-            out.append(marks.null if size == -1 else marks.present + element(take(value, at, size)))
+            out.append(marks.null if size == -1 else marks.present + element(read_bytes(value, at, size)))
             at += max(size, 0)
     out.append(marks.closing)
     return at
@@ -73,16 +82,16 @@ def hstore_decoder(string: Converter, marks: Marks = JSON_OBJECT) -> Converter:
     def decode(value: bytes) -> bytes:
         at = 4
         members: list[bytes] = []
-        for _ in range(count(value, 0)):
+        for _ in range(read_count(value, 0)):
             size = int32(value, at)
-            key = take(value, at + 4, size)
+            key = read_bytes(value, at + 4, size)
             at += 4 + size
             size = int32(value, at)
-            written = marks.null if size == -1 else marks.present + string(take(value, at + 4, size))
+            written = marks.null if size == -1 else marks.present + string(read_bytes(value, at + 4, size))
             at += 4 + max(size, 0)
             members.append(string(key) + marks.colon + written)
-        at_end(value, at)
-        return joined(members, marks)
+        require_end(value, at)
+        return join_members(members, marks)
 
     return decode
 
@@ -98,16 +107,16 @@ def oidvector_text(value: bytes) -> bytes:
 
 
 def _vector(value: bytes, size: int) -> bytes:
-    number = count(value, 12)
-    at_end(value, 20 + number * (4 + size))
+    number = read_count(value, 12)
+    require_end(value, 20 + number * (4 + size))
     starts = [24 + i * (4 + size) for i in range(number)]
     return b" ".join([b"%d" % (int16(value, at) if size == 2 else uint32(value, at)) for at in starts])
 
 
 def snapshot_text(value: bytes) -> bytes:
     """pg_snapshot: Int32 n, Int64 xmin, Int64 xmax, n Int64 xids; printed as ``10:20:10,14,15``."""
-    number = count(value, 0)
-    at_end(value, 20 + 8 * number)
+    number = read_count(value, 0)
+    require_end(value, 20 + 8 * number)
     running = b",".join([b"%d" % int64(value, 20 + 8 * i) for i in range(number)])
     return b"%d:%d:%b" % (int64(value, 4), int64(value, 12), running)
 
@@ -118,7 +127,7 @@ def tsvector_text(value: bytes) -> bytes:
     """
     at = 4
     lexemes: list[bytes] = []
-    for _ in range(count(value, 0)):
+    for _ in range(read_count(value, 0)):
         end = value.find(b"\0", at)
         if end < 0:
             raise ValueError(f"a tsvector's lexeme at byte {at} has no end")
@@ -129,7 +138,7 @@ def tsvector_text(value: bytes) -> bytes:
             text += b":" + b",".join([_position(uint16(value, at + 2 * i)) for i in range(positions)])
         at += 2 * positions
         lexemes.append(text)
-    at_end(value, at)
+    require_end(value, at)
     return b" ".join(lexemes)
 
 

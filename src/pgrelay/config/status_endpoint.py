@@ -1,4 +1,4 @@
-"""What a question to a running relay needs of its configuration: no secret among it."""
+"""The part of a configuration that says where its relay can be asked: it holds no secret."""
 
 from pgrelay.config import fields
 from pgrelay.config.model import Http, SourceConfig
@@ -9,8 +9,8 @@ class _Slot(Section):
     slot: fields.SlotName = SourceConfig.model_fields["slot"].default
 
 
-class Whereabouts(Section):
-    """Where a relay listens, and the slot by which it is known."""
+class StatusEndpoint(Section):
+    """Where a relay listens, and the slot that identifies it."""
 
     source: _Slot = _Slot()
     http: Http = Http()

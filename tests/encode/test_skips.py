@@ -47,7 +47,7 @@ def relayed(encoder: Encoder, events: list[Event]) -> list[Record]:
 
 def skipping(lsn: int, cut_lsn: int | None = None, cut_seq: int | None = None) -> Encoder:
     encoder = encoder_of(ALL_KINDS)
-    encoder.skip(lsn, cut_lsn, cut_seq)
+    encoder.skip_delivered(lsn, cut_lsn, cut_seq)
     return encoder
 
 
@@ -154,7 +154,7 @@ ONE: Final = transaction(RELATIONS[0], *ROWS, commit_lsn=FIRST)
 
 def test_relations_of_skipped_transactions_still_hold() -> None:
     encoder = encoder_of()
-    encoder.skip(FIRST + 8, None, None)
+    encoder.skip_delivered(FIRST + 8, None, None)
     assert records_of(ONE, encoder) == []
     (record,) = records_of(transaction(build.insert(PEOPLE, ["3"]), commit_lsn=SECOND), encoder)
     assert record.value["after"] == {"id": 3}
@@ -163,7 +163,7 @@ def test_relations_of_skipped_transactions_still_hold() -> None:
 def test_a_cut_transaction_has_only_its_end_boundary() -> None:
     """BEGIN was delivered with the first record; END was not."""
     encoder = encoder_of(replace(OPTIONS, transactions=True))
-    encoder.skip(FIRST, FIRST, 2)
+    encoder.skip_delivered(FIRST, FIRST, 2)
     found = records_of(ONE, encoder)
     assert [record.topic for record in found] == ["app.public.people", "app.transaction"]
     assert found[0].value["transaction"] == {

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgrelay.encode.binary.numbers import int4_text
-from pgrelay.encode.binary.sets import (
+from pgrelay.encode.binary.containers import (
     array_decoder,
     hstore_decoder,
     int2vector_text,
@@ -17,6 +16,7 @@ from pgrelay.encode.binary.sets import (
     snapshot_text,
     tsvector_text,
 )
+from pgrelay.encode.binary.numbers import int4_text
 from pgrelay.encode.values.json_value import json_string
 
 INT4S = array_decoder(int4_text)

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from pgrelay.encode.binary.shapes import (
+from pgrelay.encode.binary.geometric import (
     box_text,
     circle_text,
     line_text,
@@ -21,7 +21,7 @@ def doubles(*numbers: float) -> bytes:
     return struct.pack(f">{len(numbers)}d", *numbers)
 
 
-def test_shapes() -> None:
+def test_geometric_types() -> None:
     assert point_text(doubles(1, 2)) == b"(1,2)"
     assert lseg_text(doubles(1, 2, 3, 4)) == b"[(1,2),(3,4)]"
     assert box_text(doubles(3, 4, 1, 2)) == b"(3,4),(1,2)"

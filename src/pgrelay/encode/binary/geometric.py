@@ -1,32 +1,32 @@
 """Postgres's text for geometric types in binary: doubles, as ``geo_ops.c`` sends and prints them."""
 
-from pgrelay.encode.binary.fields import at_end, count, exactly, float64
+from pgrelay.encode.binary.fields import float64, read_count, require_end, require_size
 from pgrelay.encode.values.floats import float8_text
 
 
 def point_text(value: bytes) -> bytes:
     """``(1,2)``."""
-    return _points(exactly(value, 16), 0, 1)
+    return _points(require_size(value, 16), 0, 1)
 
 
 def lseg_text(value: bytes) -> bytes:
     """``[(1,2),(3,4)]``."""
-    return b"[" + _points(exactly(value, 32), 0, 2) + b"]"
+    return b"[" + _points(require_size(value, 32), 0, 2) + b"]"
 
 
 def box_text(value: bytes) -> bytes:
     """``(3,4),(1,2)``."""
-    return _points(exactly(value, 32), 0, 2)
+    return _points(require_size(value, 32), 0, 2)
 
 
 def line_text(value: bytes) -> bytes:
     """``{1,2,3}``."""
-    return b"{" + _doubles(exactly(value, 24), 0, 3) + b"}"
+    return b"{" + _doubles(require_size(value, 24), 0, 3) + b"}"
 
 
 def circle_text(value: bytes) -> bytes:
     """``<(1,2),3>``."""
-    return b"<" + _points(exactly(value, 24), 0, 1) + b"," + _doubles(value, 16, 1) + b">"
+    return b"<" + _points(require_size(value, 24), 0, 1) + b"," + _doubles(value, 16, 1) + b">"
 
 
 def polygon_text(value: bytes) -> bytes:
@@ -41,8 +41,8 @@ def path_text(value: bytes) -> bytes:
 
 
 def _counted_points(value: bytes, at: int) -> bytes:
-    number = count(value, at)
-    at_end(value, at + 4 + 16 * number)
+    number = read_count(value, at)
+    require_end(value, at + 4 + 16 * number)
     return _points(value, at + 4, number)
 
 
