@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pgrelay import log
 from pgrelay import spark as pg
 from pgrelay.errors import PgrelayError, RecordError, SetupError, exit_code
-from pgrelay.spark.failures import log_unread, reason, told_of
+from pgrelay.spark.failures import log_unreadable, one_line, wrap_java_errors
 from pgrelay.spark.lake.merge import MissingRow
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.schemas.columns import Column
@@ -64,7 +64,7 @@ def test_a_folder_that_can_not_be_created_is_one_line_with_the_cure(spark: Spark
     cure = "; let this process write there, or name another folder$"
     with pytest.raises(PgrelayError, match=f"^checkpoint /proc/none: .*Mkdirs failed .*{cure}") as told:
         Checkpoint(spark, "/proc/none").keep_topic_ids({})
-    with pytest.raises(PgrelayError, match=f"^here: .*LOG_PATH.*{cure}"), told_of("here"):
+    with pytest.raises(PgrelayError, match=f"^here: .*LOG_PATH.*{cure}"), wrap_java_errors("here"):
         spark.sql(f"CREATE TABLE {target} (id int) USING delta LOCATION '/proc/none'")
     assert exit_code(told.value) == 1
 
@@ -120,18 +120,18 @@ def test_the_reason_of_an_error_is_its_root_cause(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     with pytest.raises(Exception, match="number") as thrown:
         jvm.java.util.concurrent.CompletableFuture.failedFuture(jvm.java.io.IOException("no number")).get()
-    assert reason(thrown.value) == "java.io.IOException: no number"
-    assert reason(ValueError("no number\nand more")) == "no number"
-    assert reason(ValueError("no \x1b[2Jnumber")) == "no \\x1b[2Jnumber"
+    assert one_line(thrown.value) == "java.io.IOException: no number"
+    assert one_line(ValueError("no number\nand more")) == "no number"
+    assert one_line(ValueError("no \x1b[2Jnumber")) == "no \\x1b[2Jnumber"
 
 
 @pytest.mark.usefixtures("restored_logging")
 def test_what_is_of_no_consequence_is_told_only_at_level_debug(capfd: pytest.CaptureFixture[str]) -> None:
     structlog.reset_defaults()
-    log_unread("the topics' ids", ValueError("no broker"))
+    log_unreadable("the topics' ids", ValueError("no broker"))
     assert capfd.readouterr() == ("", ""), "structlog, as it is in a notebook, shows every level"
     log.configure("debug")
-    log_unread("the topics' ids", ValueError("no broker"))
+    log_unreadable("the topics' ids", ValueError("no broker"))
     told = json.loads(capfd.readouterr().err)
     assert (told["event"], told["reason"]) == ("the topics' ids can't be read", "no broker")
 

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import cause
+from pgrelay.spark.failures import root_cause
 
 # RFC 3986, but of at least two characters: a drive letter is no scheme.
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE | re.ASCII)
@@ -42,9 +42,9 @@ def file_system(spark: SparkSession, of: JavaObject) -> JavaObject:
             jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
         except Py4JJavaError as error:
             raise SetupError(
-                f"{scheme}://{place.getAuthority() or ''}: {cause(error)}: name the jars of its file system "
-                "in `jars` of a new process, or in --jars of spark-submit; docs/spark-operations.md, 'On an "
-                "object store', has those of s3a"
+                f"{scheme}://{place.getAuthority() or ''}: {root_cause(error)}: name the jars of its file "
+                "system in `jars` of a new process, or in --jars of spark-submit; docs/spark-operations.md, "
+                "'On an object store', has those of s3a"
             ) from None
     found: JavaObject = of.getFileSystem(conf)
     return found

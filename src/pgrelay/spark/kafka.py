@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import accepted
+from pgrelay.spark.failures import wrap_invalid_arguments
 from pgrelay.spark.session import require_session
 
 _ISOLATION: Final = "kafka.isolation.level"
@@ -68,7 +68,7 @@ def read_topics(
     given = {**_OPTIONS, **(options or {}), "kafka.bootstrap.servers": servers, "subscribePattern": pattern}
     if allows_loss(given):
         given = _unsplit(given)
-    with accepted("options"):
+    with wrap_invalid_arguments("options"):
         return reader.format("kafka").options(**given).load()
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.utils import to_str
 from pgrelay.early_stop import held_back, kept_interrupt
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import accepted, cause
+from pgrelay.spark.failures import root_cause, wrap_invalid_arguments
 from pgrelay.spark.hadoop import absolute
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.java import java_home
@@ -155,7 +155,7 @@ def _refuse_invalid(options: Mapping[str, str]) -> None:
         try:
             conf.setConfString(key, to_str(value) or "")
         except (CapturedException, Py4JJavaError) as error:
-            raise SetupError(f"options: {cause(error)}") from error
+            raise SetupError(f"options: {root_cause(error)}") from error
 
 
 def require_session(spark: SparkSession) -> None:
@@ -248,7 +248,7 @@ def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
         )
     for key, value in told.items():
         if running.conf.isModifiable(key):
-            with accepted("options"):
+            with wrap_invalid_arguments("options"):
                 running.conf.set(key, value)
         elif _plain(has := running.conf.get(key, None) or "") != _plain(to_str(value) or ""):
             # stop() leaves the Java process, with the memory and options that it was started with.
@@ -292,5 +292,5 @@ def _attach_tables(spark: SparkSession, location: str) -> None:
                 _log.warning(
                     "a Delta table of the warehouse can't be registered in the session",
                     folder=place,
-                    reason=cause(error),
+                    reason=root_cause(error),
                 )

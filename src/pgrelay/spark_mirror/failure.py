@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException
 
 from pgrelay.errors import PgrelayError, SetupError
-from pgrelay.spark.failures import reason, told_of
+from pgrelay.spark.failures import one_line, wrap_java_errors
 
 _log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ _GIVEN_UP: Final = "Spark has ended by itself: its own line above says why; at t
 def told_at_start(of: str) -> Iterator[None]:
     """Raises one line for what Spark throws in the block: SetupError if it does not accept an option."""
     try:
-        with told_of(of):
+        with wrap_java_errors(of):
             yield
     except PgrelayError as error:
         if isinstance(error.__cause__, IllegalArgumentException):
@@ -38,7 +38,7 @@ def told_at_start(of: str) -> Iterator[None]:
             raise PgrelayError(_GIVEN_UP) from error
         raise
     except PySparkException as error:  # from Python's side
-        told = _NO_JAVA if error.getCondition() == "JAVA_GATEWAY_EXITED" else f"{of}: {reason(error)}"
+        told = _NO_JAVA if error.getCondition() == "JAVA_GATEWAY_EXITED" else f"{of}: {one_line(error)}"
         raise PgrelayError(told) from error
 
 

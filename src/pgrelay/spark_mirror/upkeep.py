@@ -11,7 +11,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
-from pgrelay.spark.failures import told_of
+from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark_mirror.config import Lake
@@ -54,7 +54,7 @@ class Upkeep:
             if self._due_at(target) > soon:
                 continue
             table = self._table(target)
-            with told_of(f"upkeep of {target}"):
+            with wrap_java_errors(f"upkeep of {target}"):
                 there = table.exists()
             if there:
                 self._keep(target, table, stop)
@@ -68,7 +68,7 @@ class Upkeep:
 
     def _due_at(self, target: str) -> float:
         if target not in self._due:
-            with told_of(f"upkeep of {target}"):
+            with wrap_java_errors(f"upkeep of {target}"):
                 self._due[target] = self._asked(self._table(target))
         return self._due[target]
 
@@ -104,5 +104,5 @@ class Upkeep:
     def _compact_and_purge(self, target: str, table: LakeTable) -> None:
         pg.compact(self._spark, target, using=self._using)
         pg.purge(self._spark, target, using=self._using)
-        with told_of(f"upkeep of {target}"):
+        with wrap_java_errors(f"upkeep of {target}"):
             table.set_properties({_DONE: datetime.now().astimezone().isoformat(timespec="seconds")})

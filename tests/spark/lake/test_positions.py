@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, PgrelayError, SetupError
-from pgrelay.spark.failures import told_of
+from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.lake import target as targets
 from pgrelay.spark.lake.merge import merge_rows
 from pgrelay.spark.lake.named import lake_table
@@ -85,7 +85,7 @@ class Driver:
     def apply(self, start: int, end: int) -> None:
         """Apply the records of these offsets."""
         changes = self._topic.changes(self.schema).where(f"offset >= {start} AND offset < {end}")
-        with told_of("driver"):
+        with wrap_java_errors("driver"):
             self.target.apply(changes, self.schema)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import told_of
+from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.sound import OnMissing, refuse_other_choice
@@ -52,7 +52,7 @@ def apply_changes(
     if rejects is not None and rejects.plain_name() == table.plain_name():
         raise SetupError(f"corrupt_to={corrupt_to} is the target itself: name another table")
     schema = replace(schema, taken=table.taken)
-    with ended_by_a_stop(batch.sparkSession), told_of(f"{schema.topic} to {target}"):
+    with ended_by_a_stop(batch.sparkSession), wrap_java_errors(f"{schema.topic} to {target}"):
         Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)
 
 

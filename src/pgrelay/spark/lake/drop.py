@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import told_of
+from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import SUFFIX, is_positions, positions_table
 from pgrelay.spark.lake.rejects import CORRUPT
@@ -39,7 +39,7 @@ def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
                 "one, whether it still exists or not, which takes this one along"
             )
         raise SetupError(f"{table.name} was not made by pgrelay: DROP TABLE {table.name} yourself")
-    with told_of(f"drop {target}"):
+    with wrap_java_errors(f"drop {target}"):
         # The positions last, so that a drop that was interrupted can be repeated.
         if there:
             table.drop()

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType
 
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.failures import cause
+from pgrelay.spark.failures import root_cause
 from pgrelay.spark.lake.positions import target_properties
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted, sql_type
@@ -222,7 +222,7 @@ class _Step:
                 raise  # such as a full disk, which is temporary
             reason = str(error).partition("\n")[0]
             if isinstance(error, Py4JJavaError):
-                kind, _, told = cause(error).partition(": ")
+                kind, _, told = root_cause(error).partition(": ")
                 reason = told or kind
             raise SetupError(
                 f"{self._topic}: {self._target.using} can't follow the change of column {name!r} at LSN "

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pgrelay.errors import RecordError
-from pgrelay.spark.failures import refused_by
+from pgrelay.spark.failures import wrap_raised_error
 from pgrelay.spark.lake.batch import Batch
 from pgrelay.spark.lake.latest import DELETED, MISSING
 from pgrelay.spark.lake.tables import LakeTable
@@ -61,7 +61,7 @@ def merge_rows(target: LakeTable, rows: DataFrame, batch: Batch, *, strict: bool
     _, refusing = columns_and_values(schema.row_type.names, fails)
     holds, empties = emptying(batch.truncated)
     lacking = f"an update leaves out a large value, and {target.name} has no such row"
-    with refused_by(_LACKS, lambda lsn: MissingRow(f"{schema.topic} LSN {lsn}: {lacking}")):
+    with wrap_raised_error(_LACKS, lambda lsn: MissingRow(f"{schema.topic} LSN {lsn}: {lacking}")):
         target.run(
             f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}{holds}"
             f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"

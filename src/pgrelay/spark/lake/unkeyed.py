@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType
 from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
-from pgrelay.spark.failures import refused_by
+from pgrelay.spark.failures import wrap_raised_error
 from pgrelay.spark.lake.batch import Batch
 from pgrelay.spark.lake.merge import MissingRow, kept_rows
 from pgrelay.spark.lake.rejects import PLACE
@@ -149,7 +149,7 @@ def apply_multiset(target: LakeTable, batch: Batch, *, strict: bool) -> None:
             "its rows from a copy; or pass corrupt_to"
         )
 
-    with refused_by(_LACKS, refusal):
+    with wrap_raised_error(_LACKS, refusal):
         _merge(target, multiset_changes(target, batch, strict=strict), batch)
 
 

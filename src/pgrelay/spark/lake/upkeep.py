@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import told_of
+from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.lake.delta import LEAST_KEPT
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.tables import LakeTable, Using
@@ -19,7 +19,7 @@ def compact(spark: SparkSession, target: str, *, using: Using = "delta") -> None
     SetupError if there is no such table, and PgrelayError if Delta or Iceberg fails.
     """
     table = _existing(spark, target, using)
-    with told_of(f"compact {target}"):
+    with wrap_java_errors(f"compact {target}"):
         table.compact()
 
 
@@ -37,7 +37,7 @@ def purge(
         raise SetupError(f"older_than={older_than}: no version is that old")
     table = _existing(spark, target, using)
     table.refuse_purge(older_than)
-    with told_of(f"purge {target}"):
+    with wrap_java_errors(f"purge {target}"):
         table.purge(older_than)
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay.errors import GapError, SetupError
-from pgrelay.spark.failures import told_of
+from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.lake.named import FORMATS, lake_table
 from pgrelay.spark.lake.sound import OnMissing, refuse_other_choice
 from pgrelay.spark.lake.tables import Using
@@ -170,12 +170,12 @@ class Batches:
 
     def apply_topic(self, records: DataFrame, schema: TableSchema) -> None:
         """Apply the records of one topic."""
-        with told_of(f"{schema.topic} to {self.writing.tables[schema.topic]}"):
+        with wrap_java_errors(f"{schema.topic} to {self.writing.tables[schema.topic]}"):
             self._apply_versions(records, schema, self.target(records.sparkSession, schema))
 
     def create_target(self, records: DataFrame, schema: TableSchema) -> None:
         """Create the target of a topic that none of the records is of, if it is missing."""
-        with told_of(f"{schema.topic} to {self.writing.tables[schema.topic]}"):
+        with wrap_java_errors(f"{schema.topic} to {self.writing.tables[schema.topic]}"):
             target = self.target(records.sparkSession, schema)
             if not target.positions.has_target:
                 self._apply_versions(records.limit(0), schema, target)

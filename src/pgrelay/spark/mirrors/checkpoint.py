@@ -12,7 +12,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import accepted, told_of
+from pgrelay.spark.failures import wrap_invalid_arguments, wrap_java_errors
 from pgrelay.spark.hadoop import file_system, path
 
 # By topic and partition; an end is the first offset that is not read.
@@ -33,9 +33,9 @@ class Checkpoint:
         self._spark = spark
         self.location = os.fspath(location).rstrip("/")
         where = f"checkpoint {self.location}"
-        with accepted(where):
+        with wrap_invalid_arguments(where):
             folder = self._path("")
-        with told_of(where):
+        with wrap_java_errors(where):
             self._files = file_system(spark, folder)
 
     def query_id(self) -> str:
@@ -87,7 +87,7 @@ class Checkpoint:
 
     def keep_topic_ids(self, ids: Mapping[str, str]) -> None:
         """Keep these ids and no others. Raises PgrelayError if the folder can't be written."""
-        with told_of(f"checkpoint {self.location}"):
+        with wrap_java_errors(f"checkpoint {self.location}"):
             self._write_ids(ids)
 
     def _write_ids(self, ids: Mapping[str, str]) -> None:

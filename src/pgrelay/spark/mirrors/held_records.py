@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pgrelay.spark.failures import reason
+from pgrelay.spark.failures import one_line
 from pgrelay.spark.lake.tables import LakeTable
 
 _log = structlog.get_logger(__name__)
@@ -57,4 +57,4 @@ class HeldRecords:
         try:
             self.table.remove_old_files()
         except (PySparkException, Py4JJavaError) as error:
-            _log.warning("old files stay", table=self.table.name, reason=reason(error))
+            _log.warning("old files stay", table=self.table.name, reason=one_line(error))

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import cause
+from pgrelay.spark.failures import root_cause
 from pgrelay.spark.kafka import CLIENT
 from pgrelay.spark.mirrors.checkpoint import Offsets
 
@@ -35,7 +35,7 @@ def _made_as_told() -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        kind, _, told = cause(error).partition(": ")
+        kind, _, told = root_cause(error).partition(": ")
         # A name that can't be resolved may be one tomorrow.
         wrong = kind in _REFUSALS and "resolvable" not in told
         unknown = kind == _LOGIN and "LoginModule" in told

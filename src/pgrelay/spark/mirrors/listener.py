@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import (
 
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.failures import reason
+from pgrelay.spark.failures import one_line
 from pgrelay.spark.kafka import refuse_mistaken
 from pgrelay.spark.mirrors.checkpoint import Offsets
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
@@ -159,7 +159,7 @@ class MirrorListener(StreamingQueryListener):
         try:
             places = self._ends.places(read)
         except Exception as error:  # of Kafka or Spark; a mirror must not end because a metric is missing
-            _log.warning("the lag is not known", reason=reason(error))
+            _log.warning("the lag is not known", reason=one_line(error))
             return
         for topic, place in places.items():
             self._metrics.behind(topic, place)

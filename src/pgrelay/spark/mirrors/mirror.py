@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import accepted, reason, told_of
+from pgrelay.spark.failures import one_line, wrap_invalid_arguments, wrap_java_errors
 from pgrelay.spark.kafka import read_topics, refuse_mistaken, tells_start
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.named import lake_table
@@ -246,7 +246,7 @@ def _query(
     writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
-    with told_of("the query can't start"), accepted("the query can't start"):
+    with wrap_java_errors("the query can't start"), wrap_invalid_arguments("the query can't start"):
         query = _triggered(writer, trigger or _TRIGGER).start()
     remember(str(query.id), checkpoint)
     return query
@@ -256,7 +256,7 @@ def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStre
     try:
         return writer.trigger(**trigger)
     except PySparkException as error:
-        raise SetupError(f"trigger={dict(trigger)}: {reason(error)}") from error
+        raise SetupError(f"trigger={dict(trigger)}: {one_line(error)}") from error
 
 
 def _watched(checkpoint: Checkpoint, ids: TopicIds, apply: Apply) -> Apply:
@@ -269,7 +269,7 @@ def _watched(checkpoint: Checkpoint, ids: TopicIds, apply: Apply) -> Apply:
         with (
             under_way(checkpoint.location, checkpoint.taken(number)),
             ended_by_a_stop(batch.sparkSession),
-            told_of(f"batch {number}"),  # what is not about one topic, such as reading them all
+            wrap_java_errors(f"batch {number}"),  # what is not about one topic, such as reading them all
         ):
             ids.refuse_lost_in(number)
             apply(batch, number)

@@ -6,7 +6,7 @@ import structlog
 from py4j.protocol import Py4JError
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import log_unread
+from pgrelay.spark.failures import log_unreadable
 from pgrelay.spark.kafka import allows_loss, tells_start
 from pgrelay.spark.mirrors.checkpoint import Offsets
 from pgrelay.spark.mirrors.query import QuerySource
@@ -71,5 +71,5 @@ def _firsts(source: QuerySource, topics: Iterable[str]) -> Offsets:
     try:
         return source.kafka.firsts(topics)
     except Py4JError as error:
-        log_unread("the topics' first offsets", error)
+        log_unreadable("the topics' first offsets", error)
         return {}

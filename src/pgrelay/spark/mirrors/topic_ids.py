@@ -9,7 +9,7 @@ from typing import Final
 from py4j.protocol import Py4JError
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import log_unread
+from pgrelay.spark.failures import log_unreadable
 from pgrelay.spark.kafka import allows_loss
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
@@ -75,7 +75,7 @@ class TopicIds:
         try:
             return _ids(self._source, topics)
         except Py4JError as error:
-            log_unread("the topics' ids", error)
+            log_unreadable("the topics' ids", error)
             return {}
 
 

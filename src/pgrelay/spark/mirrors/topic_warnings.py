@@ -7,7 +7,7 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.failures import log_unread, reason
+from pgrelay.spark.failures import log_unreadable, one_line
 from pgrelay.spark.mirrors.query import QuerySource
 
 _log = structlog.get_logger(__name__)
@@ -34,7 +34,7 @@ def warn_of_topics(source: QuerySource, topics: Iterable[str]) -> None:
                 )
             compacted = _compacted(source.session, client, sorted(there))
     except Py4JError as error:
-        log_unread("the topics' configuration", error)
+        log_unreadable("the topics' configuration", error)
         return
     for topic in compacted:
         _log.warning(
@@ -51,7 +51,9 @@ def _known(client: Any, servers: str) -> set[str] | None:
         return set(client.listTopics().names().get())
     except Py4JError as error:
         _log.warning(
-            "no broker answers; the mirror waits some minutes for one", servers=servers, reason=reason(error)
+            "no broker answers; the mirror waits some minutes for one",
+            servers=servers,
+            reason=one_line(error),
         )
         return None
 

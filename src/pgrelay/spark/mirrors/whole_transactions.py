@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay.errors import RecordError, SetupError
-from pgrelay.spark.failures import told_of
+from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.mirrors.added_topics import AddedTopics
 from pgrelay.spark.mirrors.batches import AT_ONCE, Batches
 from pgrelay.spark.mirrors.query import QuerySource
@@ -76,7 +76,7 @@ class WholeTransactions:
 
     def apply(self, batch: DataFrame, number: int) -> None:
         """Apply whole transactions, and hold the rest back; a batch may be repeated."""
-        with told_of(f"whole transactions by {self.topic}"):
+        with wrap_java_errors(f"whole transactions by {self.topic}"):
             self._apply(batch, number)
 
     def _apply(self, records: DataFrame, number: int) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from pgrelay.encode.topics import shorten
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import told_of
+from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.kafka import read_topics, refuse_mistaken
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import (
@@ -88,7 +88,7 @@ class SchemaTopic:
         A relay that writes exactly once writes a schema in the same transaction as the rows that need it. The
         rows' partitions may learn of the commit before the schema topic does.
         """
-        with told_of(self.name):
+        with wrap_java_errors(self.name):
             uncommitted = self._rows(spark, {"kafka.isolation.level": "read_uncommitted"})
             [last] = uncommitted.agg(F.max("offset")).first() or [None]
         deadline = time.monotonic() + _PATIENCE_S
@@ -103,7 +103,7 @@ class SchemaTopic:
 
     def _read_on(self, spark: SparkSession) -> None:
         value = F.col("value").cast("string").alias("value")
-        with told_of(self.name):
+        with wrap_java_errors(self.name):
             rows = self._rows(spark, {}).select("offset", value).orderBy("offset").collect()
         for row in rows:
             self._next = row["offset"] + 1
