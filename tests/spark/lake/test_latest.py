@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 from pgrelay.spark.lake.applied import Applied
 from pgrelay.spark.lake.batch import Batch
 from pgrelay.spark.lake.latest import latest_rows
-from pgrelay.spark.names import carried
+from pgrelay.spark.names import row_column
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 from tests.spark.handmade_records import change, changes_of, table
@@ -28,8 +28,8 @@ def test_the_last_change_of_a_key_wins_column_by_column(spark: SparkSession) -> 
         ],
     )
     found = latest_rows(Batch(changes, schema, Applied(schema.topic), unchanged=True))
-    rows = {row[carried("id")]: row for row in found.collect()}
-    assert {key: (row[carried("note")], row[carried(_ODD)]) for key, row in rows.items()} == {
+    rows = {row[row_column("id")]: row for row in found.collect()}
+    assert {key: (row[row_column("note")], row[row_column(_ODD)]) for key, row in rows.items()} == {
         1: ("c", "b"),
         2: ("d", None),
         3: (None, None),

@@ -16,7 +16,7 @@ from pgrelay.spark.records.avro_records import AvroRecords
 from pgrelay.spark.records.avro_values import converted
 from pgrelay.spark.records.changes import Decoder
 from pgrelay.spark.records.record_positions import with_positions
-from pgrelay.spark.records.sql import named
+from pgrelay.spark.records.sql import alias
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
@@ -264,7 +264,7 @@ def test_a_time_read_as_text_does_not_depend_on_the_sessions_zone(spark: SparkSe
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
-        [row] = spark.range(1).selectExpr(named(converted(value, TimestampType(), at), "at")).collect()
+        [row] = spark.range(1).selectExpr(alias(converted(value, TimestampType(), at), "at")).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
     assert row.at == "1970-01-01 00:00:01.5"

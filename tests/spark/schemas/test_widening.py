@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pgrelay.spark.names import sql_type
-from pgrelay.spark.records.sql import named, texts
+from pgrelay.spark.records.sql import alias, constant_array
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.widening import declared, rewritten, widened, widens
 from tests.spark.handmade_records import numeric
@@ -154,7 +154,7 @@ def test_a_value_of_an_earlier_type_is_read_only_if_it_is_exact(
 ) -> None:
     written = [f"CAST('{text}' AS {sql_type(was.spark_type)})" for text, was, *_ in CONVERSIONS]
     read = [widened(value, was, now) for value, (_, was, now, _) in zip(written, CONVERSIONS, strict=True)]
-    found = spark.range(1).selectExpr(*(named(value, f"c{n}") for n, value in enumerate(read)))
+    found = spark.range(1).selectExpr(*(alias(value, f"c{n}") for n, value in enumerate(read)))
     assert list(found.collect()[0]) == [value for *_, value in CONVERSIONS]
     assert [kind for _, kind in found.dtypes] == [
         now.spark_type.simpleString() for _, _, now, _ in CONVERSIONS
@@ -162,9 +162,9 @@ def test_a_value_of_an_earlier_type_is_read_only_if_it_is_exact(
 
 
 def test_arrays_are_converted_by_their_elements(spark: SparkSession) -> None:
-    kept, lost = texts(["1", "2"]), texts(["1", "x"])
+    kept, lost = constant_array(["1", "2"]), constant_array(["1", "x"])
     found = spark.range(1).selectExpr(
-        *(named(widened(each, TEXTS, INTEGERS), f"c{n}") for n, each in enumerate((kept, lost)))
+        *(alias(widened(each, TEXTS, INTEGERS), f"c{n}") for n, each in enumerate((kept, lost)))
     )
     assert list(found.collect()[0]) == [[1, 2], None]
 

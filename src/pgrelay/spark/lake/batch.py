@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from pgrelay.spark.lake.applied import Applied
 from pgrelay.spark.names import quoted
-from pgrelay.spark.records.change_columns import of_key
+from pgrelay.spark.records.change_columns import key_value
 from pgrelay.spark.schemas.schema import Position, TableSchema
 
 
@@ -62,7 +62,7 @@ def key_moved(schema: TableSchema) -> Expression:
 
 def key_untold(schema: TableSchema) -> Expression:
     """Whether a change lacks columns of the row's key, because the key was another when it was written."""
-    untold = " OR ".join(f"{of_key(k)} IS NULL" for k in schema.key)
+    untold = " OR ".join(f"{key_value(k)} IS NULL" for k in schema.key)
     return F.expr(f"op != 't' AND ({untold or 'false'})")
 
 

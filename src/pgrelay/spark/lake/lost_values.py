@@ -13,7 +13,7 @@ from pgrelay.errors import RecordError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake.batch import Batch, lacks
 from pgrelay.spark.lake.latest import DELETED, if_told, keyed_rows
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, constant, quoted, told_key
+from pgrelay.spark.names import COMMIT_LSN, SEQ, constant, key_json, quoted, row_column
 from pgrelay.spark.schemas.schema import TableSchema
 
 
@@ -81,10 +81,10 @@ def refuse_lost(batch: Batch, *, every: bool = False) -> None:
             for name in names
         ]
         lost = f"array_compact(array({', '.join(gone)})) AS lost"
-        keys = [quoted(carried(name)) for name in schema.key]
+        keys = [quoted(row_column(name)) for name in schema.key]
         rows = rows.groupBy(*keys).agg(*map(F.expr, [*last, lost]))
         bad = rows.where(f"NOT {DELETED} AND size(lost) > 0")
-    row = bad.select(told_key(schema.key).alias("key"), COMMIT_LSN, "lost").first()
+    row = bad.select(key_json(schema.key).alias("key"), COMMIT_LSN, "lost").first()
     if row is None:
         return
     raise RecordError(

@@ -219,8 +219,8 @@ class LakeTable(ABC):
         """Add the rows whose key the table does not have yet, under its column names.
 
         `since`: a commit LSN that none of them is below, so that files of older rows are not read.
-        `empties`: the clause of `emptying` that deletes rows in the same commit. Fails if another driver adds
-        rows meanwhile: to a plain append that is no conflict, and each row would be there twice.
+        `empties`: the clause of `truncate_clauses` that deletes rows in the same commit. Fails if another
+        driver adds rows meanwhile: to a plain append that is no conflict, and each row would be there twice.
         """
         same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
         same += "" if since is None else f" AND t.{COMMIT_LSN} >= {since}"

@@ -22,7 +22,7 @@ from pgrelay.spark.lake.rejects import PLACE, set_aside
 from pgrelay.spark.lake.sound import OnMissing, refuse_corrupt, refuse_doubt, refuse_strangers, sound
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.lake.unkeyed import append_once, apply_multiset, missing_records
-from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, quoted
+from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, quoted, row_column
 from pgrelay.spark.records.order import after
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import UNTOLD, Position, TableSchema
@@ -172,7 +172,7 @@ class Target:
         if self.rejects is None:
             refuse_missing(self.table, missing, batch.schema)
             return rows
-        keys = [carried(name) for name in batch.schema.key]
+        keys = [row_column(name) for name in batch.schema.key]
         missing = missing.select(*map(quoted, keys))
         of_keys = keyed_rows(batch, more=PLACE).where(~F.col(DELETED))
         records = of_keys.join(missing, keys, "left_semi")

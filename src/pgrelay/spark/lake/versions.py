@@ -24,11 +24,11 @@ from pgrelay.spark.names import (
     COMMIT_LSN,
     END_LSN,
     SEQ,
-    as_carried,
-    carried,
+    as_row_columns,
     columns_and_values,
+    key_json,
     quoted,
-    told_key,
+    row_column,
 )
 from pgrelay.spark.records.order import after, before, older
 from pgrelay.spark.schemas.schema import Position, TableSchema
@@ -93,7 +93,7 @@ class HistoryTarget(Target):
     def _add(self, batch: Batch) -> None:
         """Add a version for each change, and end the versions before them."""
         schema = batch.schema
-        keys = [carried(name) for name in schema.key]
+        keys = [row_column(name) for name in schema.key]
         by_key = f"PARTITION BY {', '.join(map(quoted, keys))} ORDER BY {COMMIT_LSN}, {SEQ}"
         events = keyed_rows(batch, more=PLACE).dropDuplicates([*keys, COMMIT_LSN, SEQ])
         if batch.lacking and self.on_missing == "fail":
@@ -112,9 +112,9 @@ class HistoryTarget(Target):
 
     def _merge(self, added: DataFrame, closed: DataFrame, schema: TableSchema) -> None:
         """Write new versions, and the ends of the versions before them."""
-        rows = [quoted(carried(name)) for name in schema.row_type.names]
+        rows = [quoted(row_column(name)) for name in schema.row_type.names]
         rows += [COMMIT_LSN, SEQ, VALID_FROM, *_ENDS]
-        same = " AND ".join(f"t.{quoted(name)} = s.{quoted(carried(name))}" for name in schema.key)
+        same = " AND ".join(f"t.{quoted(name)} = s.{quoted(row_column(name))}" for name in schema.key)
         columns, values = columns_and_values(schema.row_type.names)
         self.table.run(
             f"MERGE INTO {self.table.name} t USING {{versions}} s"
@@ -130,15 +130,15 @@ class HistoryTarget(Target):
     def _holding(self, ends: DataFrame, schema: TableSchema) -> DataFrame:
         """The versions in force just before `ends`, the first event of each key in the batch, joined to it.
 
-        The table's columns are under their `carried` names.
+        The table's columns are under their `row_column` names.
         """
-        columns = as_carried(schema.row_type.names)
+        columns = as_row_columns(schema.row_type.names)
         was = [f"{END_LSN} AS __was_lsn", f"{END_SEQ} AS __was_seq"]
         versions = self.table.rows().selectExpr(*columns, COMMIT_LSN, SEQ, VALID_FROM, *was)
         # Ended by this same event if a batch is repeated, or later if another partition was ahead.
         ended = f"struct(__was_lsn, __was_seq) >= struct({END_LSN}, {END_SEQ})"
         follows = f"({END_LSN} > {COMMIT_LSN} OR {END_LSN} = {COMMIT_LSN} AND {END_SEQ} > {SEQ})"
-        joined = versions.join(ends, [carried(name) for name in schema.key])
+        joined = versions.join(ends, [row_column(name) for name in schema.key])
         return joined.where(f"(__was_lsn IS NULL OR {ended}) AND {follows}")
 
     def _completed(
@@ -147,8 +147,8 @@ class HistoryTarget(Target):
         """The events, with left-out values filled in from the version before, of the batch or the target."""
         so_far = f"{by_key} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
         names = [column.name for column in schema.columns if column.toastable]
-        keys = [carried(name) for name in schema.key]
-        values = [quoted(carried(name)) for name in names]
+        keys = [row_column(name) for name in schema.key]
+        values = [quoted(row_column(name)) for name in names]
         held = holding.selectExpr(
             *map(quoted, keys), f"struct({', '.join(values)}) AS __held", "1 AS __there"
         )
@@ -161,7 +161,7 @@ class HistoryTarget(Target):
             f"CASE WHEN {n} IS NULL THEN __held.{value} ELSE {n}.v END AS {value}"
             for n, value in zip(last, values, strict=True)
         ]
-        others = [quoted(carried(c.name)) for c in schema.columns if c.name not in names]
+        others = [quoted(row_column(c.name)) for c in schema.columns if c.name not in names]
         return joined.selectExpr(*others, COMMIT_LSN, SEQ, DELETED, "ts", *filled)
 
     def _without_unknown(self, joined: DataFrame, last: list[str], schema: TableSchema) -> DataFrame:
@@ -170,7 +170,7 @@ class HistoryTarget(Target):
             return joined
         unknown = " OR ".join(f"{value} IS NULL" for value in last)
         lost = F.expr(f"NOT {DELETED} AND __there IS NULL AND ({unknown})")
-        row = joined.where(lost).select(told_key(schema.key).alias("key")).first()
+        row = joined.where(lost).select(key_json(schema.key).alias("key")).first()
         if row is None:
             return joined
         if self.rejects is not None:

@@ -61,11 +61,11 @@ def read_changes(
         changes = JsonRecords(schema, placeholder).changes(records)
     else:
         changes = AvroRecords(schema, Registry(registry).of_topic(topic), placeholder).changes(records)
-    return _parsed_once(changes)
+    return _with_pushdown_barrier(changes)
 
 
 def refuse_other_placeholder(placeholder: object) -> None:
-    """Raise SetupError for what is not a choice of `read_changes`: any text would be as good as True."""
+    """Raise SetupError unless it is a choice of `read_changes`: any text would count as True."""
     if not isinstance(placeholder, bool | None):
         raise SetupError(
             f"placeholder={placeholder!r}: write True if the relay has records.unchanged: placeholder"
@@ -85,14 +85,14 @@ def _refuse_variables(spark: SparkSession, schema: TableSchema) -> None:
         )
 
 
-def _parsed_once(changes: DataFrame) -> DataFrame:
-    """The same changes, below which no condition moves.
+def _with_pushdown_barrier(changes: DataFrame) -> DataFrame:
+    """The same changes, behind a barrier through which Spark pushes no filter.
 
-    Spark moves one down as far as it can, and computes what lies between once more for each mention:
-    `corrupt IS NULL` would parse a record hundreds of times. It moves none below a sample, but takes none of
-    a stream; nor below what is not deterministic, which a MERGE by copy-on-write refuses as its source. Both
-    cost a read a few per cent at most, though what a condition drops was parsed whole before. Selections move
-    through them, so no more is parsed than is asked for.
+    Spark pushes filters down as far as it can, and computes what they pass once more for each mention:
+    `corrupt IS NULL` would parse a record hundreds of times. It pushes none through a sample, which a stream
+    can't have; nor through what is not deterministic, which a copy-on-write MERGE refuses in its source. Both
+    cost a read a few per cent at most, though rows that are filtered out were parsed whole. Projections are
+    pushed through them, so only the columns that are asked for are parsed.
     """
     if not changes.isStreaming:
         return changes.sample(1.0, seed=0)
@@ -100,7 +100,7 @@ def _parsed_once(changes: DataFrame) -> DataFrame:
 
 
 class Decoder:
-    """Changes of records that were read already. A schema's reader serves all batches."""
+    """Decodes records that were read already; each schema's reader is kept for all batches."""
 
     def __init__(self, registry: Registry | None = None, placeholder: bool | None = None) -> None:
         self._registry = registry

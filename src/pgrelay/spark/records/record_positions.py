@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
-from pgrelay.spark.records.avro_records import READING, schema_id
+from pgrelay.spark.records.avro_records import READ_OPTIONS, schema_id
 from pgrelay.spark.records.sql import JSON_OPTIONS
 from pgrelay.spark.schemas.avro_schemas import members, row_of
 from pgrelay.spark.schemas.registry import Registry
@@ -115,7 +115,7 @@ def _decoded(body: Expression, text: str) -> Expression | None:
     names = [name for name in wanted.names if name.startswith("__") or "__commit_lsn" not in there]
     fields = [_narrow(there[name], wanted[name].dataType) for name in names if name in there]
     reader = json.dumps({**schema, "fields": fields})
-    return from_avro(body, text, {**READING, "avroSchema": reader})
+    return from_avro(body, text, {**READ_OPTIONS, "avroSchema": reader})
 
 
 def _narrow(field: dict[str, Any], wanted: DataType) -> dict[str, Any]:
