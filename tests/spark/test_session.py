@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.session import _SECRET, _attach_tables, _refuse_invalid, _start_java, _with_jars
+from pgrelay.spark.session import _SECRET, _attach_tables, _refuse_invalid_options, _start_java, _with_jars
 from tests.spark.handmade_records import change, changes_of, rows, table
 from tests.spark.jobs import counted_jobs
 from tests.spark.options import SECRET
@@ -210,7 +210,7 @@ def test_a_warehouse_without_the_jars_of_its_file_system_is_refused(spark: Spark
 def test_a_value_that_a_new_session_would_not_take_is_refused(spark: SparkSession) -> None:
     """PySpark would try, for more than minutes, to show the error of a session with such a value."""
     with pytest.raises(SetupError, match=r"^options: .*'many' in the config .*shuffle\.partitions"):
-        _refuse_invalid({"spark.app.name": "x", "spark.sql.shuffle.partitions": "many"})
+        _refuse_invalid_options({"spark.app.name": "x", "spark.sql.shuffle.partitions": "many"})
 
 
 def test_another_master_is_refused(spark: SparkSession, warehouse: Path) -> None:

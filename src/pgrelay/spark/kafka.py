@@ -58,9 +58,9 @@ def read_topics(
     """The records of topics, as Spark's Kafka source gives them; a topic may not exist yet.
 
     Reads from the beginning, and only committed records, unless `options` say otherwise. Raises SetupError
-    as `refuse_mistaken` does, and for an option that Spark itself refuses.
+    as `refuse_invalid_source` does, and for an option that Spark itself refuses.
     """
-    refuse_mistaken(spark, servers, options, streaming=streaming)
+    refuse_invalid_source(spark, servers, options, streaming=streaming)
     reader = spark.readStream if streaming else spark.read
     # By name, a missing topic would be an error, and the relay creates a topic with the table's first row.
     # The pattern is anchored, since Spark looks for it anywhere in a topic's name.
@@ -72,7 +72,7 @@ def read_topics(
         return reader.format("kafka").options(**given).load()
 
 
-def refuse_mistaken(
+def refuse_invalid_source(
     spark: SparkSession, servers: str, options: Mapping[str, str] | None, *, streaming: bool
 ) -> None:
     """Raise SetupError for mistakes that Spark would tell only once a query runs, or never."""

@@ -120,7 +120,7 @@ def session(
         _start_java(settings | chosen, master)
     else:
         _refuse_without_jars()
-    _refuse_invalid(chosen)
+    _refuse_invalid_options(chosen)
     for key, value in (settings | chosen).items():
         builder = builder.config(key, value)
     with kept_interrupt():  # PySpark's handler would call Java in the middle of another call
@@ -143,7 +143,7 @@ def _chosen(options: Mapping[str, str] | None) -> dict[str, str]:
     return chosen
 
 
-def _refuse_invalid(options: Mapping[str, str]) -> None:
+def _refuse_invalid_options(options: Mapping[str, str]) -> None:
     """Raise SetupError for a value that Spark's SQL does not take.
 
     A new session would refuse it only after its start. To show that error PySpark asks the session, which

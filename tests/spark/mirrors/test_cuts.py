@@ -286,7 +286,7 @@ class Told(SchemaTopic):
         super().__init__("", "app")
         self._all = schemas
 
-    def read_written(self, spark: SparkSession, topics: Any) -> dict[str, TableSchema]:
+    def read_with_uncommitted(self, spark: SparkSession, topics: Any) -> dict[str, TableSchema]:
         return self._all
 
 

@@ -192,7 +192,7 @@ def test_a_failure_that_concerns_no_topic_is_told_in_one_line(
     handmade.table("a", ID)
     handmade.write("a", change("c", 10, after={"id": 1}))
     jvm: Any = spark._jvm
-    monkeypatch.setattr(SchemaTopic, "read_written", lambda *_: jvm.java.lang.Integer.parseInt("x"))
+    monkeypatch.setattr(SchemaTopic, "read_with_uncommitted", lambda *_: jvm.java.lang.Integer.parseInt("x"))
     with handmade.mirroring({"a": target}) as query, pytest.raises(StreamingQueryException) as ended:
         query.awaitTermination()
     assert str(pg.query_error(ended.value)).startswith("batch 0: java.lang.NumberFormatException: ")

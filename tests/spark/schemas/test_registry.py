@@ -61,7 +61,7 @@ def test_a_url_without_its_scheme_is_refused_and_its_password_not_shown() -> Non
 def test_an_unknown_id_is_waited_for_once(
     schema_registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgrelay.spark.schemas.registry._PATIENCE_S", 0.1)
+    monkeypatch.setattr("pgrelay.spark.schemas.registry._TIMEOUT_S", 0.1)
     client = SchemaRegistryClient({"url": schema_registry.url})
     known = client.register_schema(f"{uuid4()}-value", Schema('"string"', "AVRO"))
     registry = Registry(schema_registry.url)
@@ -79,7 +79,7 @@ def test_an_id_registered_later_is_found(
     schema_registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For example one of several registries may learn of a schema long after another."""
-    monkeypatch.setattr("pgrelay.spark.schemas.registry._PATIENCE_S", 0.0)
+    monkeypatch.setattr("pgrelay.spark.schemas.registry._TIMEOUT_S", 0.0)
     client = SchemaRegistryClient({"url": schema_registry.url})
     fields = [{"name": f"a{uuid4().hex}", "type": "int"}]
     schema = Schema(json.dumps({"type": "record", "name": "r", "fields": fields}), "AVRO")

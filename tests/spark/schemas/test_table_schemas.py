@@ -171,7 +171,7 @@ def test_uncommitted_schemas_are_waited_for(
         assert schemas.read(spark, [topic, other]).keys() == {topic}
         ends, sleep = iter([open_.commit_transaction]), time.sleep
         monkeypatch.setattr(time, "sleep", lambda seconds: next(ends, lambda: sleep(seconds))())
-        assert schemas.read_written(spark, [topic, other]).keys() == {topic, other}
+        assert schemas.read_with_uncommitted(spark, [topic, other]).keys() == {topic, other}
 
 
 def test_aborted_schemas_are_waited_for_once(
@@ -182,7 +182,7 @@ def test_aborted_schemas_are_waited_for_once(
         aborted.flush()
         aborted.abort_transaction()
     schemas = SchemaTopic(handmade.bootstrap, handmade.prefix)
-    monkeypatch.setattr(schema_topic, "_PATIENCE_S", 0.0)
-    assert schemas.read_written(spark, []) == {}
-    monkeypatch.setattr(schema_topic, "_PATIENCE_S", 1e9)
-    assert schemas.read_written(spark, []) == {}
+    monkeypatch.setattr(schema_topic, "_TIMEOUT_S", 0.0)
+    assert schemas.read_with_uncommitted(spark, []) == {}
+    monkeypatch.setattr(schema_topic, "_TIMEOUT_S", 1e9)
+    assert schemas.read_with_uncommitted(spark, []) == {}

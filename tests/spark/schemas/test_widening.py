@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pgrelay.spark.names import sql_type
 from pgrelay.spark.records.sql import alias, constant_array
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.widening import declared, rewritten, widened, widens
+from pgrelay.spark.schemas.widening import declared_type, rewrites_values, widened, widens
 from tests.spark.handmade_records import numeric
 
 
@@ -72,7 +72,7 @@ MOOD = Column("v", "mood", type_oid=16400)
 )
 def test_a_widening_keeps_every_value(was: Column, now: Column) -> None:
     assert widens(was.spark_type, now.spark_type)
-    assert not rewritten(was, now)
+    assert not rewrites_values(was, now)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_widening_keeps_every_value(was: Column, now: Column) -> None:
 )
 def test_changes_that_postgres_rewrites_are_recognized(was: Column, now: Column) -> None:
     assert widens(was.spark_type, now.spark_type)
-    assert rewritten(was, now)
+    assert rewrites_values(was, now)
 
 
 FLOAT, BYTES = Column("v", "float8", encoding="number"), Column("v", "bytea", encoding="base64")
@@ -172,4 +172,4 @@ def test_arrays_are_converted_by_their_elements(spark: SparkSession) -> None:
 def test_a_type_is_printed_as_declared() -> None:
     columns = [TEXT, varchar(20), at(0), number(8, -2), Column("v", "_bpchar", 14)]
     told = ["text", "varchar(20)", "timestamp(0)", "numeric(8,-2)", "_bpchar(10)"]
-    assert [declared(column) for column in columns] == told
+    assert [declared_type(column) for column in columns] == told

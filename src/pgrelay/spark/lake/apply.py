@@ -8,7 +8,7 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.sound import OnMissing, refuse_other_choice
+from pgrelay.spark.lake.sound import OnMissing, refuse_invalid_on_missing
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.target import Target
 from pgrelay.spark.schemas.schema import TableSchema, require_schema
@@ -43,10 +43,10 @@ def apply_changes(
     """
     if not isinstance(batch, DataFrame):
         raise SetupError(f"batch={batch!r}: give a DataFrame of read_changes")
-    refuse_other_choice(on_missing)
+    refuse_invalid_on_missing(on_missing)
     require_schema(schema)
     schema.refuse_sharing()
-    _refuse_other_schema(batch, schema)
+    _refuse_different_schema(batch, schema)
     table = lake_table(batch.sparkSession, target, using)
     rejects = lake_table(batch.sparkSession, corrupt_to, using) if corrupt_to else None
     if rejects is not None and rejects.plain_name() == table.plain_name():
@@ -56,7 +56,7 @@ def apply_changes(
         Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)
 
 
-def _refuse_other_schema(batch: DataFrame, schema: TableSchema) -> None:
+def _refuse_different_schema(batch: DataFrame, schema: TableSchema) -> None:
     """Raise SetupError if the changes have other columns than the schema: they would be left out."""
     if batch.isStreaming:
         raise SetupError(f"{schema.topic}: the batch is a stream: call apply_changes in its foreachBatch")

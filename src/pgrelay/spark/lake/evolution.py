@@ -20,7 +20,7 @@ from pgrelay.spark.lake.positions import target_properties
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted, sql_type
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import UNTOLD, Position, TableSchema, TableVersion
+from pgrelay.spark.schemas.schema import UNKNOWN_POSITION, Position, TableSchema, TableVersion
 from pgrelay.spark.schemas.widening import widens
 
 # Cures if the target is not what the schema says, and if its rows can't be converted.
@@ -73,7 +73,7 @@ def evolve(
 def as_of(target: LakeTable, schema: TableSchema, keep_dropped: bool) -> Position:
     """The position of the last version that has the target's columns: those up to it are not followed."""
     fields = {field.name: target.stored(field.dataType) for field in target.rows().schema}
-    fits = UNTOLD
+    fits = UNKNOWN_POSITION
     for version in schema.versions:
         wanted = {column.name: target.stored(column.spark_type) for column in version.columns}
         if wanted.items() <= fields.items() and (keep_dropped or len(wanted) == len(fields) - len(_OURS)):

@@ -18,7 +18,7 @@ from pgrelay.spark.records.order import before
 OnMissing = Literal["fail", "null"]
 
 
-def refuse_other_choice(on_missing: str) -> None:
+def refuse_invalid_on_missing(on_missing: str) -> None:
     """Raise SetupError on an unknown choice: it would act as null, and lose values silently."""
     if on_missing not in get_args(OnMissing):
         raise SetupError(f"on_missing={on_missing!r}: write fail or null")

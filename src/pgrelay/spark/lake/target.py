@@ -25,7 +25,7 @@ from pgrelay.spark.lake.unkeyed import append_once, apply_multiset, missing_reco
 from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, quoted, row_column
 from pgrelay.spark.records.order import after
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import UNTOLD, Position, TableSchema
+from pgrelay.spark.schemas.schema import UNKNOWN_POSITION, Position, TableSchema
 
 
 class Target:
@@ -54,7 +54,7 @@ class Target:
     def since(self, schema: TableSchema) -> Position:
         """The position of the version that the target has, or will be created by; later versions follow."""
         told = self.positions.schema_position
-        if told == UNTOLD:
+        if told == UNKNOWN_POSITION:
             return as_of(self.table, schema, self.is_history)
         return told or schema.versions[0].position
 

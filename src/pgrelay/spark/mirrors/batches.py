@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pgrelay.errors import GapError, SetupError
 from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.lake.named import FORMATS, lake_table
-from pgrelay.spark.lake.sound import OnMissing, refuse_other_choice
+from pgrelay.spark.lake.sound import OnMissing, refuse_invalid_on_missing
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.target import Target
 from pgrelay.spark.lake.versions import HistoryTarget
@@ -71,7 +71,7 @@ class Writing:
     history: bool = False
 
     def __post_init__(self) -> None:
-        refuse_other_choice(self.on_missing)
+        refuse_invalid_on_missing(self.on_missing)
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
         table = lake_table(spark, self.tables[schema.topic], self.using)
@@ -110,7 +110,7 @@ class Batches:
 
     def schemas(self, spark: SparkSession) -> dict[str, TableSchema]:
         """The schemas of the mirrored topics, as far as they are known by now."""
-        known = self._schemas.read_written(spark, self.writing.tables)
+        known = self._schemas.read_with_uncommitted(spark, self.writing.tables)
         taken = FORMATS[self.writing.using].taken
         return {topic: replace(self.reading.schema(schema), taken=taken) for topic, schema in known.items()}
 

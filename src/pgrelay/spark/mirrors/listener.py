@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import one_line
-from pgrelay.spark.kafka import refuse_mistaken
+from pgrelay.spark.kafka import refuse_invalid_source
 from pgrelay.spark.mirrors.checkpoint import Offsets
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
 from pgrelay.spark.mirrors.query_state import checkpoints, held_since
@@ -61,7 +61,7 @@ class MirrorListener(StreamingQueryListener):
     ) -> None:
         if not isinstance(tables, Mapping):
             raise SetupError(f"tables={tables!r}: give the mirrors' targets by topic, in a dict")
-        refuse_mistaken(spark, servers, options, streaming=True)
+        refuse_invalid_source(spark, servers, options, streaming=True)
         self._tables = dict(tables)
         known = Registry(registry) if registry else None
         self._ends = TopicEnds(spark, servers, options=options, registry=known)

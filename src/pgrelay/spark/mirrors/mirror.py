@@ -12,7 +12,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import one_line, wrap_invalid_arguments, wrap_java_errors
-from pgrelay.spark.kafka import read_topics, refuse_mistaken, tells_start
+from pgrelay.spark.kafka import read_topics, refuse_invalid_source, tells_start
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import positions_table
@@ -30,9 +30,9 @@ from pgrelay.spark.mirrors.topic_ids import TopicIds
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
 from pgrelay.spark.mirrors.whole_tables import refuse_to_be_left
 from pgrelay.spark.mirrors.whole_transactions import WholeTransactions
-from pgrelay.spark.records.changes import refuse_other_placeholder
+from pgrelay.spark.records.changes import refuse_invalid_placeholder
 from pgrelay.spark.schemas.registry import Registry
-from pgrelay.spark.schemas.schema import refuse_other_prefix
+from pgrelay.spark.schemas.schema import refuse_invalid_prefix
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
 Apply = Callable[[DataFrame, int], None]
@@ -121,7 +121,7 @@ def history(
     return _query(source, reading, writing, prefix, trigger, query_name)
 
 
-def _refuse_other_trigger(trigger: Mapping[str, Any] | None) -> None:
+def _refuse_invalid_trigger(trigger: Mapping[str, Any] | None) -> None:
     """Raise SetupError if Spark has no such trigger for micro-batches."""
     if not isinstance(trigger or {}, Mapping):
         raise SetupError(f"trigger={trigger!r}: write it as a dict, such as {dict(_TRIGGER)}")
@@ -132,7 +132,7 @@ def _refuse_other_trigger(trigger: Mapping[str, Any] | None) -> None:
             raise SetupError(f"trigger: there is no {name!r}; write one of {', '.join(known)}")
 
 
-def _refuse_other_name(spark: SparkSession, name: object) -> None:
+def _refuse_invalid_name(spark: SparkSession, name: object) -> None:
     """Raise SetupError if a query can't have that name.
 
     Spark refuses a name that is taken, even if it would end the query that has it, of the same checkpoint.
@@ -152,7 +152,7 @@ def _source(
     options: Mapping[str, str] | None,
     checkpoint: str | os.PathLike[str],
 ) -> QuerySource:
-    refuse_mistaken(spark, servers, options, streaming=True)
+    refuse_invalid_source(spark, servers, options, streaming=True)
     return QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
 
 
@@ -163,7 +163,7 @@ def _reading(
     text_columns: Mapping[str, list[str]] | None,
     source: QuerySource,
 ) -> Reading:
-    refuse_other_placeholder(placeholder)
+    refuse_invalid_placeholder(placeholder)
     if not isinstance(text_columns or {}, Mapping):
         raise SetupError(f"text_columns={text_columns!r}: write a list of columns for each topic, in a dict")
     for topic, columns in (text_columns or {}).items():
@@ -221,11 +221,11 @@ def _query(
     whole_transactions: bool = False,
 ) -> StreamingQuery:
     """Start the query, after refusing or warning of problems that show before the start."""
-    _refuse_other_trigger(trigger)
-    refuse_other_prefix(prefix)
+    _refuse_invalid_trigger(trigger)
+    refuse_invalid_prefix(prefix)
     spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
     if query_name is not None:
-        _refuse_other_name(spark, query_name)
+        _refuse_invalid_name(spark, query_name)
     tables, using = writing.tables, writing.using
     schemas = SchemaTopic(servers, prefix, options)
     batches = Batches(schemas, reading, writing, filled=filled_topics(source, schemas, tables, using))

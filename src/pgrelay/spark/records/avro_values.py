@@ -18,7 +18,7 @@ from pgrelay.spark.records.decimals import integer_text
 from pgrelay.spark.records.sql import when
 from pgrelay.spark.records.values import local_timestamp, time_of_day
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.widening import same_as, widens
+from pgrelay.spark.schemas.widening import equal_value, widens
 
 
 def converted(value: str, was: DataType, column: Column) -> str:
@@ -33,7 +33,7 @@ def converted(value: str, was: DataType, column: Column) -> str:
         one = converted("each", was.elementType, element)
         lost = f"exists({value}, each -> each IS NOT NULL AND {one} IS NULL)"
         return when(f"NOT {lost}", f"transform({value}, each -> {one})")
-    return f"try_cast({value} AS {sql_type(to)})" if widens(was, to) else same_as(value, was, to)
+    return f"try_cast({value} AS {sql_type(to)})" if widens(was, to) else equal_value(value, was, to)
 
 
 def _text(value: str, was: DataType, column: Column) -> str:

@@ -53,7 +53,7 @@ def read_changes(
     require_schema(schema)
     if not isinstance(topic, str) or not topic:
         raise SetupError(f"topic={topic!r}: write one topic: another has other columns")
-    refuse_other_placeholder(placeholder)
+    refuse_invalid_placeholder(placeholder)
     schema.refuse_clash()
     _refuse_variables(spark, schema)
     records = read_topics(spark, servers, topic, options=options, streaming=streaming)
@@ -64,7 +64,7 @@ def read_changes(
     return _with_pushdown_barrier(changes)
 
 
-def refuse_other_placeholder(placeholder: object) -> None:
+def refuse_invalid_placeholder(placeholder: object) -> None:
     """Raise SetupError unless it is a choice of `read_changes`: any text would count as True."""
     if not isinstance(placeholder, bool | None):
         raise SetupError(
