@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark.lake.history import HistoryTarget
 from pgrelay.spark.lake.iceberg import IcebergTable
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.target import Target
-from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.records.changes import Decoder
 from pgrelay.spark.records.json_records import JsonRecords
 from pgrelay.spark.schemas.columns import Column

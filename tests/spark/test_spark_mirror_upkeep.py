@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark_mirror.config import Lake
@@ -118,7 +118,7 @@ def test_a_stop_ends_it_with_the_current_target(
 ) -> None:
     stop = threading.Event()
     stop.set()
-    monkeypatch.setattr("pgrelay.spark_mirror.upkeep._LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("pgrelay.spark_mirror.upkeep._POLL_INTERVAL_S", 0.01)
     name = made(spark, topic, target)
     spark.sql(f"CREATE TABLE {name[:-1]}_other` (id int) USING iceberg")
     with capture_logs() as logs:

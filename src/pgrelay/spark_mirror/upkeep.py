@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.spark.failures import wrap_java_errors
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark_mirror.config import Lake
 

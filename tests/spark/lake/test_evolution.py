@@ -11,7 +11,7 @@ from pgrelay import spark as pg
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.lake import evolution
 from pgrelay.spark.lake.evolution import evolve
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.positions import Positions
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.schemas.columns import Column
@@ -156,7 +156,7 @@ def test_a_column_with_a_dropped_ones_name_survives_a_kill_in_between(
     known = schema_of("t", [ID, A, B], [ID, B], [ID, A])
     table = made(spark, target, "delta", known.until((1, 0)), "1, 'A', 'B'")
     with monkeypatch.context() as killed:
-        killed.setattr(evolution, "demand", lambda *_: pytest.fail("killed"))
+        killed.setattr(evolution, "require_columns", lambda *_: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception, match="killed"):
             evolve(table, known, (1, 0), live=table.rows)
     since = Positions.read(table, known).schema_position

@@ -16,8 +16,8 @@ from pgrelay import spark as pg
 from pgrelay.errors import GapError, PgrelayError, SetupError
 from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.lake import target as targets
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.merge import merge_rows
-from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import Positions, positions_table, target_properties
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.lake.target import Target
@@ -30,7 +30,7 @@ ID = Column("id", "int4", key=True, encoding="integer")
 A = Column("a", "text")
 
 
-def untold(schema: TableSchema) -> TableSchema:
+def from_registry(schema: TableSchema) -> TableSchema:
     """The last version as a schema registry gives it: without a cluster and without an LSN."""
     return replace(schema, versions=(replace(schema.latest, position=(0, 0)),), systemid="")
 
@@ -40,7 +40,7 @@ def test_an_unknown_cluster_is_not_taken_for_another_one(
     topic: Topic, target: str, registry_first: bool
 ) -> None:
     of_topic = table(topic.name, ID, systemid="1")
-    schemas = [untold(of_topic), of_topic, untold(of_topic)][0 if registry_first else 1 :]
+    schemas = [from_registry(of_topic), of_topic, from_registry(of_topic)][0 if registry_first else 1 :]
     for number, schema in enumerate(schemas):
         topic.write(change("c", 10 + number, after={"id": number}))
         changes = topic.changes(schema).where(f"offset = {number}")
@@ -55,7 +55,7 @@ def test_an_unknown_cluster_is_not_taken_for_another_one(
 
 def test_a_cluster_is_remembered_if_the_schema_stays(topic: Topic, target: str) -> None:
     """For example from Postgres's catalogue, which knows the cluster, but no LSN."""
-    registered = untold(table(topic.name, ID))
+    registered = from_registry(table(topic.name, ID))
     for lsn, schema in enumerate([registered, replace(registered, systemid="1")], 10):
         topic.write(change("c", lsn, after={"id": lsn}))
         pg.apply_changes(topic.changes(schema), target, schema=schema, using="iceberg")
@@ -67,7 +67,7 @@ def test_a_column_readded_before_the_target_was_created_keeps_its_values(topic: 
     versions = [TableVersion((1 + 100 * n, 0), each) for n, each in enumerate([(ID, A), (ID,), (ID, A)])]
     told = TableSchema(topic.name, "public", "t", tuple(versions), "1")
     topic.write(change("c", 210, after={"id": 1, "a": "x"}), change("c", 211, after={"id": 2, "a": "y"}))
-    for number, schema in enumerate([untold(told), told]):
+    for number, schema in enumerate([from_registry(told), told]):
         changes = topic.changes(schema).where(f"offset = {number}")
         pg.apply_changes(changes, target, schema=schema, using="iceberg")
     assert rows(lake_table(topic.spark, target, "iceberg").rows()) == Counter([(1, "x"), (2, "y")])

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake import target as targets
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.schemas.columns import Column
@@ -22,7 +22,7 @@ both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
 
 
 def put_back(table: LakeTable, version: int) -> None:
-    table.spark.sql(table.way_back(version))
+    table.spark.sql(table.restore_statement(version))
 
 
 class Lake:
@@ -40,7 +40,7 @@ class Lake:
         return self.table.version()
 
     def is_undone(self, since: int) -> bool:
-        return self.table.was_undone(since)
+        return self.table.was_reverted(since)
 
 
 @both_formats

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.positions import SUFFIX, Positions
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing

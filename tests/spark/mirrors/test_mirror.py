@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.query import QuerySource
@@ -46,7 +46,7 @@ def target(prefix: str) -> str:
 def test_all_spellings_of_a_target_name_the_same_one(
     spark: SparkSession, one: str, other: str, using: Using
 ) -> None:
-    assert lake_table(spark, one, using).plain_name() == lake_table(spark, other, using).plain_name()
+    assert lake_table(spark, one, using).canonical_name() == lake_table(spark, other, using).canonical_name()
 
 
 def test_two_topics_may_not_share_a_target(spark: SparkSession, tmp_path: Path) -> None:

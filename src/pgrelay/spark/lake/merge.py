@@ -45,7 +45,7 @@ def merge_rows(target: LakeTable, rows: DataFrame, batch: Batch, *, strict: bool
     the target's older rows are deleted.
     """
     schema = batch.schema
-    toastable = {c.name for c in schema.columns if c.toastable and batch.unchanged}
+    toastable = {c.name for c in schema.columns if c.toastable and batch.has_unchanged}
     keys = " AND ".join(f"t.{quoted(key)} = {_source(key)}" for key in schema.key)
     updates = [
         f"t.{quoted(name)} = {_kept(name) if name in toastable else _source(name)}"
@@ -66,7 +66,7 @@ def merge_rows(target: LakeTable, rows: DataFrame, batch: Batch, *, strict: bool
             f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}{holds}"
             f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
             f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET {', '.join(updates)}"
-            f" {f'{lacks} VALUES ({refusing})' if strict and batch.unchanged else ''}"
+            f" {f'{lacks} VALUES ({refusing})' if strict and batch.has_unchanged else ''}"
             f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values}){empties}",
             rows=rows,
         )
@@ -76,7 +76,7 @@ def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None
     """Append `latest_rows` to an empty target."""
     columns = [f"{quoted(row_column(name))} AS {quoted(name)}" for name in schema.row_type.names]
     live = rows.where(f"NOT {DELETED}")
-    target.add_absent(live.selectExpr(*columns, COMMIT_LSN, SEQ), schema.key)
+    target.insert_if_absent(live.selectExpr(*columns, COMMIT_LSN, SEQ), schema.key)
 
 
 def kept_rows(target: LakeTable, batch: Batch) -> DataFrame:

@@ -15,7 +15,7 @@ from pgrelay.errors import RecordError
 from pgrelay.spark.failures import wrap_raised_error
 from pgrelay.spark.lake.batch import Batch
 from pgrelay.spark.lake.merge import MissingRow, kept_rows
-from pgrelay.spark.lake.rejects import PLACE
+from pgrelay.spark.lake.rejects import RECORD_COLUMNS
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, as_row_columns, columns_and_values, quoted, row_column
 from pgrelay.spark.records.order import truncate_clauses
@@ -46,7 +46,7 @@ def append_once(target: LakeTable, batch: Batch) -> None:
     rows = changes.selectExpr(*columns, *_POSITION)
     _, empties = truncate_clauses(batch.truncated)
     once = rows.dropDuplicates([COMMIT_LSN, SEQ])
-    target.add_absent(once, [COMMIT_LSN, SEQ], since=batch.lowest, empties=empties)
+    target.insert_if_absent(once, [COMMIT_LSN, SEQ], min_lsn=batch.lowest_lsn, delete_clause=empties)
 
 
 def multiset_changes(target: LakeTable, batch: Batch, *, strict: bool) -> DataFrame:
@@ -74,8 +74,8 @@ def multiset_changes(target: LakeTable, batch: Batch, *, strict: bool) -> DataFr
 def missing_records(target: LakeTable, batch: Batch) -> DataFrame:
     """The updates and deletes of rows that the target has too few of, to be set aside."""
     lacking = _lacking(_totals(_counted(batch)), _there(target, batch)).where("__lacks > 0")
-    went = _went(batch, PLACE)
-    records = went.join(lacking.select("__content"), "__content", "left_semi").select(*PLACE)
+    went = _went(batch, RECORD_COLUMNS)
+    records = went.join(lacking.select("__content"), "__content", "left_semi").select(*RECORD_COLUMNS)
     return records.withColumn("corrupt", F.lit("the target has fewer such rows than were updated or deleted"))
 
 
@@ -160,7 +160,7 @@ def _merge(target: LakeTable, rows: DataFrame, batch: Batch) -> None:
         f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}{holds}"
         " WHEN MATCHED AND s.__deleted THEN DELETE"
         f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT ({columns}) VALUES ({values}){empties}",
-        rows=target.source(rows),
+        rows=target.merge_source(rows),
     )
 
 

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 
 from pgrelay.errors import GapError, SetupError
 from pgrelay.spark.failures import wrap_java_errors
-from pgrelay.spark.lake.named import FORMATS, lake_table
-from pgrelay.spark.lake.sound import OnMissing, refuse_invalid_on_missing
+from pgrelay.spark.lake.batch_checks import OnMissing, refuse_invalid_on_missing
+from pgrelay.spark.lake.history import HistoryTarget
+from pgrelay.spark.lake.lookup import FORMATS, lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.target import Target
-from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.names import constant
 from pgrelay.spark.records.changes import Decoder
@@ -182,7 +182,7 @@ class Batches:
 
     def _apply_versions(self, records: DataFrame, schema: TableSchema, target: Target) -> None:
         """Apply the records of a topic, separately for each version of its schema."""
-        since = target.since(schema)
+        since = target.version_position(schema)
         if schema.latest.position <= since:
             self._apply_version(records, schema, target)
             return
@@ -203,7 +203,7 @@ class Batches:
         except (Py4JJavaError, CapturedException) as error:
             if not target.positions.has_target or target.table.exists():
                 raise
-            raise target.positions.dropped() from error
+            raise target.positions.dropped_error() from error
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
         """The target of a schema's topic, which may not exist yet; its positions are read once.
@@ -217,7 +217,7 @@ class Batches:
             target = self.writing.target(spark, schema)
             was_there = schema.topic in self._filled or self._has_target(schema.topic)
             if was_there and not target.positions.has_target:
-                raise target.positions.dropped()
+                raise target.positions.dropped_error()
             self._refuse_two_clusters(target, schema)
             self._targets[schema.topic] = target
         return target

@@ -33,10 +33,10 @@ class HeldRecords:
     def add(self, records: DataFrame, *, again: bool) -> None:
         """Keep records of a batch. `again`: it may be a repetition, so add only those that are not there."""
         if again:
-            self.table.add_absent(records, ["topic", "partition", "offset"])
+            self.table.insert_if_absent(records, ["topic", "partition", "offset"])
         else:
             records.writeTo(self.table.name).append()
-        self.table.shed_log()
+        self.table.trim_log()
 
     def clean_up(self, until: int, batch: int) -> None:
         """After some batches, by their number: delete what was applied up to a commit, and old files."""

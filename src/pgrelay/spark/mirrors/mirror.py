@@ -13,11 +13,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import one_line, wrap_invalid_arguments, wrap_java_errors
 from pgrelay.spark.kafka import read_topics, refuse_invalid_source, tells_start
-from pgrelay.spark.lake.cut_off import ended_by_a_stop
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.batch_checks import OnMissing
+from pgrelay.spark.lake.cancellation import cancelled_on_stop
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.rejects import refuse_foreign
-from pgrelay.spark.lake.sound import OnMissing
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
@@ -191,21 +191,21 @@ def _targets(
     for topic, table in found.items():
         if not isinstance(topic, str) or not topic:
             raise SetupError(f"tables: {topic!r} is no topic: write its name")
-        other = taken.setdefault(table.plain_name(), topic)
+        other = taken.setdefault(table.canonical_name(), topic)
         if other != topic:
             raise SetupError(
                 f"two topics share a target: {other} has {tables[other]} and {topic} has {tables[topic]}, "
                 "which are one table: name another for one of them"
             )
     for topic, table in found.items():
-        if topic_there := taken.get(positions_table(table).plain_name()):
+        if topic_there := taken.get(positions_table(table).canonical_name()):
             raise SetupError(
                 f"{tables[topic_there]}, the target of {topic_there}, is where the mirror keeps what it has "
                 f"applied to {tables[topic]}: name another"
             )
     if corrupt_to:
         rejects = lake_table(spark, corrupt_to, using)
-        if topic_there := taken.get(rejects.plain_name()):
+        if topic_there := taken.get(rejects.canonical_name()):
             raise SetupError(f"corrupt_to={corrupt_to} is the target of {topic_there}: name another table")
         refuse_foreign(rejects)
     return dict(tables)
@@ -237,7 +237,7 @@ def _query(
         apply, topics = batches.apply, [*tables]
     refuse_left_out(source, topics)
     ids = TopicIds(source, topics)
-    ids.refuse_lost()
+    ids.refuse_lost_values()
     refuse_taken(source, topics)
     warn_of_taken(source, tables)
     warn_of_topics(source, tables)
@@ -268,7 +268,7 @@ def _watched(checkpoint: Checkpoint, ids: TopicIds, apply: Apply) -> Apply:
     def applied(batch: DataFrame, number: int) -> None:
         with (
             under_way(checkpoint.location, checkpoint.taken(number)),
-            ended_by_a_stop(batch.sparkSession),
+            cancelled_on_stop(batch.sparkSession),
             wrap_java_errors(f"batch {number}"),  # what is not about one topic, such as reading them all
         ):
             ids.refuse_lost_in(number)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.schemas.schema_topic import SchemaTopic

@@ -31,7 +31,7 @@ class TopicIds:
         self._source = source
         self._unseen = set(topics)  # whose ids this run does not have yet
 
-    def refuse_lost(self) -> None:
+    def refuse_lost_values(self) -> None:
         """Raise SetupError if a topic is not the one that the checkpoint has offsets of, unless allowed.
 
         Otherwise keep its id. If no broker answers, nothing is checked; without topic ids, only whether it

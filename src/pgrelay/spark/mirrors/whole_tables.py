@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.tables import NO_ROWS, LakeTable, Using
+from pgrelay.spark.lake.lookup import lake_table
+from pgrelay.spark.lake.tables import PROPERTIES_ONLY, LakeTable, Using
 from pgrelay.spark.mirrors.held_records import HeldRecords
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.transactions import transaction_topic
@@ -88,9 +88,9 @@ class WholeTables:
         plain = re.sub(r"\W", "_", prefix, flags=re.ASCII)
         position, held = (f"{plain}__{what}_{query[:8]}" for what in ("position", "held"))
         by_namespace = {table.namespace: table for table in found}
-        there = (table for table in by_namespace.values() if table.own(position).exists())
+        there = (table for table in by_namespace.values() if table.internal_table(position).exists())
         target = next(there, found[0])
-        return cls(query, target.own(position), HeldRecords(target.own(held)), prefix)
+        return cls(query, target.internal_table(position), HeldRecords(target.internal_table(held)), prefix)
 
     def begin(self, topics: Iterable[str], batch: int) -> None:
         """Create the tables. Raises SetupError if one is gone, and with it the rows held back."""
@@ -99,7 +99,7 @@ class WholeTables:
         if batch > 0:
             raise _gone(self._table)
         self.held.table.create(POSITIONED, {_PREFIX: self._prefix})
-        self._table.create(NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
+        self._table.create(PROPERTIES_ONLY, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
         self._properties = self._table.properties()
 
     def refuse_waiting(self) -> None:
