@@ -63,7 +63,7 @@ def test_a_refusal_by_the_target_is_one_line_with_topic_target_and_cure(
 def test_a_folder_that_can_not_be_created_is_one_line_with_the_cure(spark: SparkSession, target: str) -> None:
     cure = "; let this process write there, or name another folder$"
     with pytest.raises(PgrelayError, match=f"^checkpoint /proc/none: .*Mkdirs failed .*{cure}") as told:
-        Checkpoint(spark, "/proc/none").keep_topic_ids({})
+        Checkpoint(spark, "/proc/none").save_topic_ids({})
     with pytest.raises(PgrelayError, match=f"^here: .*LOG_PATH.*{cure}"), wrap_java_errors("here"):
         spark.sql(f"CREATE TABLE {target} (id int) USING delta LOCATION '/proc/none'")
     assert exit_code(told.value) == 1

@@ -219,7 +219,7 @@ def test_a_checkpoint_that_can_not_be_written_is_told(spark: SparkSession, tmp_p
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(PgrelayError, match=rf"^checkpoint {file}: .*{file}"):
-        Checkpoint(spark, file).keep_topic_ids({"p.a": "x"})
+        Checkpoint(spark, file).save_topic_ids({"p.a": "x"})
 
 
 @pytest.mark.parametrize("tables", [["p.a"], {}])

@@ -66,7 +66,7 @@ def read_topics(
     # The pattern is anchored, since Spark looks for it anywhere in a topic's name.
     pattern = f"^(?:{'|'.join(map(re.escape, topics))})$"
     given = {**_OPTIONS, **(options or {}), "kafka.bootstrap.servers": servers, "subscribePattern": pattern}
-    if allows_loss(given):
+    if allows_data_loss(given):
         given = _unsplit(given)
     with wrap_invalid_arguments("options"):
         return reader.format("kafka").options(**given).load()
@@ -143,13 +143,13 @@ def _are_offsets(value: str) -> bool:
     )
 
 
-def allows_loss(options: Mapping[str, str] | None) -> bool:
+def allows_data_loss(options: Mapping[str, str] | None) -> bool:
     """Whether these options let Spark's Kafka source skip records that are gone."""
     given = {name.lower(): str(value).lower() for name, value in (options or {}).items()}
     return given.get("failondataloss") == "false"
 
 
-def tells_start(options: Mapping[str, str] | None) -> bool:
+def sets_starting_offsets(options: Mapping[str, str] | None) -> bool:
     """Whether these options say where a new checkpoint begins."""
     return any(name.lower().startswith("starting") for name in options or {})
 

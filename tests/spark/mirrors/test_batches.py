@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.target import Target
-from pgrelay.spark.mirrors.batches import Batches, Reading, Writing, slices
+from pgrelay.spark.mirrors.batches import Batches, Reading, Writing, split_by_version
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
@@ -93,7 +93,7 @@ def test_no_table_begins_after_one_has_failed(spark: SparkSession, target: str) 
 def test_each_record_is_read_with_one_version(spark: SparkSession) -> None:
     versions = tuple(TableVersion((lsn, 0), (ID,) if lsn < 50 else (ID, NAME)) for lsn in (1, 50, 90))
     placed = as_tuples(spark, [(10, 0), (50, 0), (60, 1), (None, None)], "commit_lsn long, seq long")
-    parts = slices(placed, TableSchema("app.public.a", "public", "a", versions), (1, 0))
+    parts = split_by_version(placed, TableSchema("app.public.a", "public", "a", versions), (1, 0))
     found = [
         (schema.latest.position[0], [row.commit_lsn for row in part.collect()]) for schema, part in parts
     ]
@@ -109,7 +109,7 @@ def test_whole_transactions_are_not_split_at_a_column_change(
     placed = as_tuples(spark, [(10, 5), (50, 1), (50, 2)], "commit_lsn long, seq long")
 
     def found(schema: TableSchema, whole: bool) -> list[tuple[int, int]]:
-        parts = slices(placed, schema, (1, 0), whole=whole)
+        parts = split_by_version(placed, schema, (1, 0), whole=whole)
         return [(known.latest.position[0], part.count()) for known, part in parts]
 
     split = [(1, 2), (50, 1)]

@@ -16,7 +16,7 @@ from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.query import QuerySource
-from pgrelay.spark.mirrors.removed_topics import refuse_left_out
+from pgrelay.spark.mirrors.removed_topics import refuse_removed_topics
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
@@ -111,7 +111,7 @@ def test_leaving_out_a_topic_that_was_read_is_refused(
     # Only once: the checkpoint has lost it then. Option values need not be text, as in Spark.
     checkpoint = Checkpoint(spark, f"{tmp_path}/checkpoint")
     source = QuerySource(spark, handmade.bootstrap, {"n": 1}, checkpoint)  # type: ignore[dict-item]
-    refuse_left_out(source, [handmade.topic("a")])
+    refuse_removed_topics(source, [handmade.topic("a")])
 
 
 def test_topics_whose_names_contain_the_topics_name_are_not_read(
@@ -176,7 +176,7 @@ def test_a_start_without_brokers_is_a_warning(
 ) -> None:
     """Spark's own client says nothing for minutes."""
     at_once = {"default.api.timeout.ms": "1000", "request.timeout.ms": "1000"}
-    monkeypatch.setattr("pgrelay.spark.mirrors.kafka_cluster.BRIEFLY", at_once)
+    monkeypatch.setattr("pgrelay.spark.mirrors.kafka_cluster.SHORT_TIMEOUTS", at_once)
     with capture_logs() as logs:
         warn_of_topics(QuerySource(spark, "127.0.0.1:1", None, Checkpoint(spark, tmp_path)), ["p.a"])
     [told] = [each for each in logs if each["log_level"] == "warning"]

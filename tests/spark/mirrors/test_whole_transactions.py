@@ -17,7 +17,7 @@ from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches
 from pgrelay.spark.mirrors.query_state import held_since
-from pgrelay.spark.mirrors.whole_tables import WholeTables
+from pgrelay.spark.mirrors.state_tables import StateTables
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -346,7 +346,7 @@ def test_a_relay_without_a_transaction_topic_is_reported(
     spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In every envelope: an error at the first batch if it never wrote one, and later a warning."""
-    monkeypatch.setattr("pgrelay.spark.mirrors.whole_transactions._PATIENCE_S", 0.5)
+    monkeypatch.setattr("pgrelay.spark.mirrors.whole_transactions._TIMEOUT_S", 0.5)
     handmade.table("a", ID)
     handmade.write("a", flat("c", 50, row={"id": 1}))
     with pytest.raises(StreamingQueryException, match=r"has no records.*transaction_topic: true"):
@@ -369,7 +369,7 @@ def test_a_relay_without_a_transaction_topic_is_reported(
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
 def test_every_prefix_gives_legal_table_names(spark: SparkSession, using: Using) -> None:
-    own = WholeTables.of(spark, "shop-prod.eu", "01234567-89ab", {"shop-prod.eu.public.a": "lake.a"}, using)
-    own.begin(["shop-prod.eu.public.a"], 0)
+    state = StateTables.of(spark, "shop-prod.eu", "01234567-89ab", {"shop-prod.eu.public.a": "lake.a"}, using)
+    state.create(["shop-prod.eu.public.a"], 0)
     assert lake_table(spark, "lake.shop_prod_eu__position_01234567", using).exists()
-    assert own.held.after(0).isEmpty()
+    assert state.held.after(0).isEmpty()

@@ -18,7 +18,7 @@ def filled_topics(
     """
     spark, checkpoint = source.session, source.checkpoint
     filled = set[str]()
-    for topic in sorted(checkpoint.taken_so_far() & tables.keys()):
+    for topic in sorted(checkpoint.topics_read() & tables.keys()):
         table = lake_table(spark, tables[topic], using)
         if table.exists():
             filled.add(topic)
