@@ -19,7 +19,13 @@ from structlog.testing import capture_logs
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.session import _SECRET, _attach_tables, _refuse_invalid_options, _start_java, _with_jars
+from pgrelay.spark.session import (
+    _SECRET,
+    _jar_settings,
+    _refuse_invalid_options,
+    _register_tables,
+    _start_java,
+)
 from tests.spark.handmade_records import change, changes_of, rows, table
 from tests.spark.jobs import counted_jobs
 from tests.spark.options import SECRET
@@ -150,7 +156,7 @@ def test_sparks_own_page_is_off_unless_asked_for(spark: SparkSession) -> None:
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[4, 2]"])
 def test_one_process_finds_the_jars_by_its_class_path(master: str) -> None:
     jars = [Path("/m2/a.jar"), Path("/m2/b.jar")]
-    assert _with_jars(jars, master, {}) == {"spark.driver.extraClassPath": "/m2/a.jar:/m2/b.jar"}
+    assert _jar_settings(jars, master, {}) == {"spark.driver.extraClassPath": "/m2/a.jar:/m2/b.jar"}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +172,7 @@ def test_one_process_finds_the_jars_by_its_class_path(master: str) -> None:
 def test_other_processes_get_the_jars_from_spark(master: str | None, options: dict[str, str]) -> None:
     """So that an option that names jars does not meet ours in the class path."""
     jars = [Path("/m2/a.jar"), Path("/m2/b.jar")]
-    assert _with_jars(jars, master, options) == {"spark.jars": "/m2/a.jar,/m2/b.jar"}
+    assert _jar_settings(jars, master, options) == {"spark.jars": "/m2/a.jar,/m2/b.jar"}
 
 
 def test_a_running_session_without_delta_is_refused(
@@ -183,7 +189,7 @@ def test_a_java_process_without_the_jars_is_refused(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As after stop() of a session that was not ours: its Java process stays.
-    monkeypatch.setattr(sys.modules[pg.session.__module__], "_running", lambda: None)
+    monkeypatch.setattr(sys.modules[pg.session.__module__], "_active_session", lambda: None)
     monkeypatch.setattr(sys.modules[pg.session.__module__], "_EXTENSIONS", ("no.such.Extension",))
     with pytest.raises(SetupError, match=r"has the jars of neither Delta nor Iceberg: restart Python"):
         pg.session()
@@ -204,7 +210,7 @@ def test_another_thread_gets_the_running_session(spark: SparkSession, tmp_path: 
 
 def test_a_warehouse_without_the_jars_of_its_file_system_is_refused(spark: SparkSession) -> None:
     with pytest.raises(SetupError, match=r"^s3a://lake: .*S3AFileSystem not found: name the jars"):
-        _attach_tables(spark, "s3a://lake/of/tables")
+        _register_tables(spark, "s3a://lake/of/tables")
 
 
 def test_a_value_that_a_new_session_would_not_take_is_refused(spark: SparkSession) -> None:
@@ -238,7 +244,7 @@ def test_a_folder_that_can_not_be_a_table_does_not_prevent_a_start(
     actions = [later if "protocol" in action else action for action in told]
     commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
     with capture_logs() as logs:
-        _attach_tables(spark, str(folder))
+        _register_tables(spark, str(folder))
     skipped = {Path(urlsplit(each["folder"]).path).name: each["reason"] for each in logs}
     assert skipped.keys() == {"raw-events", "t", "later"}
     assert "ofTomorrow" in skipped["later"]

@@ -16,13 +16,13 @@ from pgrelay.spark.failures import root_cause
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE | re.ASCII)
 
 
-def absolute(folder: str | os.PathLike[str]) -> str:
-    """A folder as an absolute path; a URI (`s3a://lake`, `dbfs:/lake`) only loses trailing slashes."""
+def absolute_location(folder: str | os.PathLike[str]) -> str:
+    """A folder as an absolute path; a URI (`s3a://lake`, `dbfs:/lake`) only loses its trailing slashes."""
     text = os.fspath(folder)
     return text.rstrip("/") if _SCHEME.match(text) else str(Path(text).absolute())
 
 
-def path(spark: SparkSession, location: Any) -> JavaObject:
+def hadoop_path(spark: SparkSession, location: Any) -> JavaObject:
     """Hadoop's Path of a string or a Java URI."""
     jvm: Any = spark._jvm
     made: JavaObject = jvm.org.apache.hadoop.fs.Path(location)
@@ -32,7 +32,7 @@ def path(spark: SparkSession, location: Any) -> JavaObject:
 def file_system(spark: SparkSession, of: JavaObject) -> JavaObject:
     """The file system of a path, with the session's settings.
 
-    Raises SetupError if Java has no class for it, which is found without asking a server.
+    Raises SetupError if Java has no class for it, which shows without asking a server.
     """
     conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
     jvm: Any = spark._jvm

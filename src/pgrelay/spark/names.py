@@ -1,4 +1,4 @@
-"""Names in Spark SQL, and those that pgrelay adds to a table."""
+"""Names and constants in Spark SQL, and the columns that pgrelay adds to a table."""
 
 import re
 from collections.abc import Iterable

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pgrelay import spark as pg
 from pgrelay.early_stop import handle, noted
 from pgrelay.errors import Interrupted
-from pgrelay.spark.session import silence
+from pgrelay.spark.session import silence_logger
 from pgrelay.spark_mirror.config import MirrorConfig
 from pgrelay.spark_mirror.failure import told_at_start, told_of_java
 from pgrelay.spark_mirror.upkeep import Upkeep
@@ -112,7 +112,7 @@ def _leave_failures_to_us(spark: SparkSession) -> None:
     """What a batch raises is logged by neither Py4J nor Spark, with Java's traces: `_follow` reports it."""
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     PySparkLogger.getLogger(_STATEMENTS).setLevel(logging.CRITICAL)
-    silence(spark, _QUERY)
+    silence_logger(spark, _QUERY)
 
 
 def _fetching(name: str, size: int) -> None:
@@ -165,7 +165,7 @@ def _follow(spark: SparkSession, query: StreamingQuery, stop: threading.Event, f
                 return True
         if not _finish_batch(query, stop):
             for logger in _TOLD_OF_A_CUT:
-                silence(spark, logger)
+                silence_logger(spark, logger)
         if not query.isActive:
             query.awaitTermination()  # raises what it ended with
         query.stop()

@@ -5,7 +5,7 @@ from typing import Any, Final
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.hadoop import file_system, path
+from pgrelay.spark.hadoop import file_system, hadoop_path
 
 _LOG: Final = "_delta_log"
 
@@ -15,7 +15,7 @@ _LOG_FILES: Final = "{00000000000000000000.json,_last_checkpoint}"
 
 def delta_tables(spark: SparkSession, pattern: str) -> list[JavaObject]:
     """The path of each folder that matches the Hadoop glob and holds a Delta table."""
-    glob = path(spark, f"{pattern}/{_LOG}/{_LOG_FILES}")
+    glob = hadoop_path(spark, f"{pattern}/{_LOG}/{_LOG_FILES}")
     found = file_system(spark, glob).globStatus(glob) or []
     folders = [status.getPath().getParent().getParent() for status in found]
     return list({folder.toString(): folder for folder in folders}.values())
@@ -23,7 +23,7 @@ def delta_tables(spark: SparkSession, pattern: str) -> list[JavaObject]:
 
 def remove_folder(spark: SparkSession, location: str) -> None:
     """Remove a table's folder, which DROP TABLE leaves if another session created the table."""
-    _remove(spark, path(spark, location))
+    _remove(spark, hadoop_path(spark, location))
 
 
 def remove_unfinished(spark: SparkSession, name: str) -> None:
@@ -36,7 +36,7 @@ def remove_unfinished(spark: SparkSession, name: str) -> None:
     if state.sqlParser().parseMultipartIdentifier(in_session).length() > 2:
         return  # another catalog's
     identifier = state.sqlParser().parseTableIdentifier(in_session)
-    folder = path(spark, state.catalog().defaultTablePath(identifier))
+    folder = hadoop_path(spark, state.catalog().defaultTablePath(identifier))
     files = file_system(spark, folder)
     if not files.exists(folder):
         return

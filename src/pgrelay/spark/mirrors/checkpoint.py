@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import wrap_invalid_arguments, wrap_java_errors
-from pgrelay.spark.hadoop import file_system, path
+from pgrelay.spark.hadoop import file_system, hadoop_path
 
 # By topic and partition; an end is the first offset that is not read.
 Offsets = dict[str, dict[int, int]]
@@ -119,7 +119,7 @@ class Checkpoint:
             stream.close()
 
     def _path(self, file: str) -> JavaObject:
-        return path(self._spark, f"{self.location}/{file}")
+        return hadoop_path(self._spark, f"{self.location}/{file}")
 
 
 def _topics_ahead(ends: Offsets, before: Offsets) -> set[str]:

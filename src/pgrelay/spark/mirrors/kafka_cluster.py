@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import root_cause
-from pgrelay.spark.kafka import CLIENT
+from pgrelay.spark.kafka import CLIENT_DEFAULTS
 from pgrelay.spark.mirrors.checkpoint import Offsets
 
 # For answers that a start can do without; Kafka's defaults are minutes.
@@ -29,7 +29,7 @@ _BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 def client_options(servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
     """The Kafka client's options among those of the Kafka source, and our own for it."""
     client = {name: value for name, value in (options or {}).items() if name.startswith("kafka.")}
-    return {**CLIENT, **client, "kafka.bootstrap.servers": servers}
+    return {**CLIENT_DEFAULTS, **client, "kafka.bootstrap.servers": servers}
 
 
 @contextmanager
