@@ -18,7 +18,7 @@ from pgrelay.spark.failures import log_unreadable, one_line, wrap_java_errors
 from pgrelay.spark.lake.merge import MissingRow
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark_mirror.failure import told_at_start, told_of_java
+from pgrelay.spark_mirror.failure import wrap_java_exit, wrap_start_errors
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.handmade_records import change
 
@@ -80,7 +80,7 @@ def test_an_option_that_spark_refuses_is_a_setup_error(spark: SparkSession) -> N
     options = {"kafka.bootstrap.servers": "nowhere", "subscribe": "a", "kafka.auto.offset.reset": "none"}
     with (
         pytest.raises(SetupError, match=r"^kafka\.options: .*auto\.offset\.reset"),
-        told_at_start("kafka.options"),
+        wrap_start_errors("kafka.options"),
     ):
         spark.readStream.format("kafka").options(**options).load()
 
@@ -88,7 +88,7 @@ def test_an_option_that_spark_refuses_is_a_setup_error(spark: SparkSession) -> N
 def test_a_file_that_java_can_not_read_is_a_pgrelay_error(spark: SparkSession, tmp_path: Path) -> None:
     with (
         pytest.raises(PgrelayError, match=r"^lake: java\.io\.FileNotFoundException: .*/metadata") as told,
-        told_at_start("lake"),
+        wrap_start_errors("lake"),
     ):
         Checkpoint(spark, tmp_path).query_id()
     assert exit_code(told.value) == 1
@@ -97,7 +97,7 @@ def test_a_file_that_java_can_not_read_is_a_pgrelay_error(spark: SparkSession, t
 def test_a_master_that_spark_gave_up_is_named() -> None:
     told = "spark: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
     refused = r"its own line above says why; at the start, check spark\.master$"
-    with pytest.raises(PgrelayError, match=refused), told_at_start("spark"):
+    with pytest.raises(PgrelayError, match=refused), wrap_start_errors("spark"):
         raise PgrelayError(told)
 
 
@@ -108,11 +108,11 @@ def test_a_killed_java_process_is_a_pgrelay_error(gone: Exception) -> None:
     stop = threading.Event()
     with (
         pytest.raises(PgrelayError, match=r"Java process has ended: .*maxOffsetsPerTrigger"),
-        told_of_java(stop),
+        wrap_java_exit(stop),
     ):
         raise gone
     stop.set()
-    with told_of_java(stop):  # Java was stopped together with us
+    with wrap_java_exit(stop):  # Java was stopped together with us
         raise gone
 
 

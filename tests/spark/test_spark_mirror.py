@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pgrelay import spark as pg
 from pgrelay.early_stop import Note
 from pgrelay.errors import SetupError
-from pgrelay.spark_mirror.run import _asked_to_stop, _leave_failures_to_us
+from pgrelay.spark_mirror.run import _silence_failures, _stop_on_signal
 from tests.docs.pages import blocks
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -160,7 +160,7 @@ def test_a_signal_at_the_start_is_no_error_of_the_call_that_it_interrupts() -> N
     """Py4J catches every Exception that ends a call, and takes it for the end of Java's process."""
     stop, before = threading.Event(), Note()
     try:
-        with pytest.raises(KeyboardInterrupt), _asked_to_stop(stop), suppress(Exception):
+        with pytest.raises(KeyboardInterrupt), _stop_on_signal(stop), suppress(Exception):
             signal.raise_signal(signal.SIGTERM)
     finally:
         before.give_back()
@@ -176,7 +176,7 @@ def test_a_refused_statement_is_logged_by_nobody_else(
     for _ in range(2):
         with pytest.raises(AnalysisException):
             spark.sql("ALTER TABLE nowhere ADD COLUMN a INT")
-        _leave_failures_to_us(spark)
+        _silence_failures(spark)
     logger.setLevel(level)
     assert len(told) == 1  # before it was left to us
 

@@ -47,13 +47,13 @@ def test_a_target_is_kept_up_once_in_the_interval_whichever_process_did_it(
 ) -> None:
     name = made(spark, topic, target, using)
     first = upkeep(spark, target, using=using)
-    assert first.rest_s() == 0
+    assert first.until_due_s() == 0
     first.run(threading.Event())
     assert files(spark, name, using) == 1
     assert sorted(row["id"] for row in spark.table(name).collect()) == [10, 20]
-    assert DAY_S - 60 < first.rest_s() <= DAY_S
+    assert DAY_S - 60 < first.until_due_s() <= DAY_S
     following = upkeep(spark, target, using=using)
-    assert DAY_S - 60 < following.rest_s() <= DAY_S
+    assert DAY_S - 60 < following.until_due_s() <= DAY_S
     version = lake_table(spark, target, using).version()
     following.run(threading.Event())
     assert lake_table(spark, target, using).version() == version
@@ -63,7 +63,7 @@ def test_a_target_that_is_due_soon_goes_along(
     spark: SparkSession, topic: Topic, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[str] = []
-    monkeypatch.setattr(Upkeep, "_keep", lambda _self, target, *_: kept.append(target))
+    monkeypatch.setattr(Upkeep, "_maintain", lambda _self, target, *_: kept.append(target))
     name = made(spark, topic, target)
     for hours, other in ((23, "soon"), (2, "later")):
         spark.sql(f"CREATE TABLE {name[:-1]}_{other}` (id int) USING iceberg")
@@ -75,18 +75,18 @@ def test_a_target_that_is_due_soon_goes_along(
 
 def test_a_target_that_does_not_exist_yet_is_due_after_the_interval(spark: SparkSession, target: str) -> None:
     missing = upkeep(spark, target)
-    assert DAY_S - 60 < missing.rest_s() <= DAY_S
+    assert DAY_S - 60 < missing.until_due_s() <= DAY_S
     missing.run(threading.Event())
     assert not spark.catalog.tableExists(f"iceberg.{target}")
     missing._due[target] = 0  # the interval is over, and it still does not exist
     missing.run(threading.Event())
-    assert missing.rest_s() > DAY_S - 60, "otherwise the query would pause again and again"
+    assert missing.until_due_s() > DAY_S - 60, "otherwise the query would pause again and again"
 
 
 def test_without_an_interval_nothing_is_ever_due(spark: SparkSession, topic: Topic, target: str) -> None:
     name = made(spark, topic, target)
     never = upkeep(spark, target, every_h=None)
-    assert never.rest_s() == float("inf")
+    assert never.until_due_s() == float("inf")
     never.run(threading.Event())
     assert files(spark, name, "iceberg") == 2
 
@@ -100,7 +100,7 @@ def test_what_fails_is_logged_and_has_its_next_turn(spark: SparkSession, topic: 
         failing.run(threading.Event())
     [told] = [entry for entry in logs if entry["log_level"] == "error"]
     assert told["reason"].startswith(f"compact {target}: ")
-    assert failing.rest_s() > DAY_S - 60
+    assert failing.until_due_s() > DAY_S - 60
 
 
 def test_a_target_that_can_not_be_looked_at_is_named(
@@ -110,7 +110,7 @@ def test_a_target_that_can_not_be_looked_at_is_named(
     for file in (warehouse / "iceberg" / target.replace(".", "/") / "metadata").glob("*.metadata.json"):
         file.write_text("{")
     with pytest.raises(pg.PgrelayError, match=f"^upkeep of {target}: "):
-        upkeep(spark, target).rest_s()
+        upkeep(spark, target).until_due_s()
 
 
 def test_a_stop_ends_it_with_the_current_target(
