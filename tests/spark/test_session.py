@@ -95,7 +95,7 @@ def test_a_commit_takes_as_many_jobs_in_any_time_zone(spark: SparkSession, targe
         batch = changes_of(spark, SCHEMA, written).where(f"offset = {number}")
         with counted_jobs(spark) as counted:
             pg.apply_changes(batch, target, schema=SCHEMA)
-        return counted.made
+        return counted.count
 
     jobs(0), jobs(1)  # creates the table, and writes the first rows
     with java_time_zone(spark, "UTC"):
@@ -108,14 +108,14 @@ def test_a_commit_takes_as_many_jobs_in_any_time_zone(spark: SparkSession, targe
 def java_time_zone(spark: SparkSession, name: str) -> Iterator[None]:
     java: Any = spark._jvm.java  # type: ignore[union-attr]
     zones, properties = java.util.TimeZone, java.lang.System
-    zone, told = zones.getDefault(), properties.getProperty("user.timezone")
+    zone, setting = zones.getDefault(), properties.getProperty("user.timezone")
     zones.setDefault(zones.getTimeZone(name))
     properties.setProperty("user.timezone", name)  # Delta looks at both
     try:
         yield
     finally:
         zones.setDefault(zone)
-        properties.setProperty("user.timezone", told)
+        properties.setProperty("user.timezone", setting)
 
 
 def test_no_copy_is_made_of_the_jars(spark: SparkSession) -> None:
@@ -238,10 +238,10 @@ def test_a_folder_that_can_not_be_a_table_does_not_prevent_a_start(
     commit = log / f"{0:020}.json"
     for checksum in [*log.glob("*.crc"), *log.glob(".*.crc")]:
         checksum.unlink(missing_ok=True)
-    told = [json.loads(line) for line in commit.read_text().splitlines()]
+    entries = [json.loads(line) for line in commit.read_text().splitlines()]
     features = {"readerFeatures": ["ofTomorrow"], "writerFeatures": ["ofTomorrow"]}
     later = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
-    actions = [later if "protocol" in action else action for action in told]
+    actions = [later if "protocol" in action else action for action in entries]
     commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
     with capture_logs() as logs:
         _register_tables(spark, str(folder))

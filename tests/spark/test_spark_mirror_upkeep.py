@@ -27,7 +27,7 @@ def upkeep(
     return Upkeep(spark, Lake(warehouse="/lake", tables=tables, using=using, upkeep_every_h=every_h))
 
 
-def made(spark: SparkSession, topic: Topic, target: str, using: Using = "iceberg") -> str:
+def created(spark: SparkSession, topic: Topic, target: str, using: Using = "iceberg") -> str:
     """A target of two small files. Returns its full name."""
     schema = table(topic.name, ID)
     for lsn in (10, 20):
@@ -45,7 +45,7 @@ def files(spark: SparkSession, name: str, using: Using) -> int:
 def test_a_target_is_kept_up_once_in_the_interval_whichever_process_did_it(
     spark: SparkSession, topic: Topic, target: str, using: Using
 ) -> None:
-    name = made(spark, topic, target, using)
+    name = created(spark, topic, target, using)
     first = upkeep(spark, target, using=using)
     assert first.until_due_s() == 0
     first.run(threading.Event())
@@ -64,7 +64,7 @@ def test_a_target_that_is_due_soon_goes_along(
 ) -> None:
     kept: list[str] = []
     monkeypatch.setattr(Upkeep, "_maintain", lambda _self, target, *_: kept.append(target))
-    name = made(spark, topic, target)
+    name = created(spark, topic, target)
     for hours, other in ((23, "soon"), (2, "later")):
         spark.sql(f"CREATE TABLE {name[:-1]}_{other}` (id int) USING iceberg")
         ago = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - hours * 3600))
@@ -84,7 +84,7 @@ def test_a_target_that_does_not_exist_yet_is_due_after_the_interval(spark: Spark
 
 
 def test_without_an_interval_nothing_is_ever_due(spark: SparkSession, topic: Topic, target: str) -> None:
-    name = made(spark, topic, target)
+    name = created(spark, topic, target)
     never = upkeep(spark, target, every_h=None)
     assert never.until_due_s() == float("inf")
     never.run(threading.Event())
@@ -92,21 +92,21 @@ def test_without_an_interval_nothing_is_ever_due(spark: SparkSession, topic: Top
 
 
 def test_what_fails_is_logged_and_has_its_next_turn(spark: SparkSession, topic: Topic, target: str) -> None:
-    name = made(spark, topic, target, "delta")
+    name = created(spark, topic, target, "delta")
     for row in spark.table(name).select("_metadata.file_path").collect():
         Path(row["file_path"].removeprefix("file:")).unlink()
     failing = upkeep(spark, target, using="delta")
     with capture_logs() as logs:
         failing.run(threading.Event())
-    [told] = [entry for entry in logs if entry["log_level"] == "error"]
-    assert told["reason"].startswith(f"compact {target}: ")
+    [failure] = [entry for entry in logs if entry["log_level"] == "error"]
+    assert failure["reason"].startswith(f"compact {target}: ")
     assert failing.until_due_s() > DAY_S - 60
 
 
 def test_a_target_that_can_not_be_looked_at_is_named(
     spark: SparkSession, topic: Topic, target: str, warehouse: Path
 ) -> None:
-    made(spark, topic, target)
+    created(spark, topic, target)
     for file in (warehouse / "iceberg" / target.replace(".", "/") / "metadata").glob("*.metadata.json"):
         file.write_text("{")
     with pytest.raises(pg.PgrelayError, match=f"^upkeep of {target}: "):
@@ -119,7 +119,7 @@ def test_a_stop_ends_it_with_the_current_target(
     stop = threading.Event()
     stop.set()
     monkeypatch.setattr("pgrelay.spark_mirror.upkeep._POLL_INTERVAL_S", 0.01)
-    name = made(spark, topic, target)
+    name = created(spark, topic, target)
     spark.sql(f"CREATE TABLE {name[:-1]}_other` (id int) USING iceberg")
     with capture_logs() as logs:
         upkeep(spark, target, f"{target}_other").run(stop)

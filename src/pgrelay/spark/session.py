@@ -159,8 +159,7 @@ def _refuse_invalid_options(options: Mapping[str, str]) -> None:
 
 
 def require_session(spark: SparkSession) -> None:
-    """Raise SetupError if it is no session, was stopped, or is one of Spark Connect, which can't call
-    Java."""
+    """Raise SetupError if it is no session, was stopped, or is Spark Connect's, which can't call Java."""
     if not isinstance(spark, SparkSession):
         raise SetupError(
             f"spark={spark!r}: give a SparkSession with its Java process at hand, such as session() makes; "

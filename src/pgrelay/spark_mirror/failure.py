@@ -27,8 +27,7 @@ _ENDED: Final = "Spark has ended by itself: its own line above says why; at the 
 
 @contextmanager
 def wrap_start_errors(of: str) -> Iterator[None]:
-    """Raises PgrelayError, in one line, for what Spark throws in the block; SetupError if it rejects an
-    option."""
+    """Raises PgrelayError for what Spark throws in the block, and SetupError if it rejects an option."""
     try:
         with wrap_java_errors(of):
             yield
@@ -45,8 +44,7 @@ def wrap_start_errors(of: str) -> Iterator[None]:
 
 @contextmanager
 def wrap_java_exit(stop: threading.Event) -> Iterator[None]:
-    """Raises PgrelayError if Spark's Java process ends in the block; only warns if we are to `stop`
-    anyway."""
+    """Raises PgrelayError if Spark's Java process ends in the block; only warns if we are to `stop`."""
     try:
         yield
     except (Py4JError, ConnectionError) as error:

@@ -86,8 +86,7 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
 
 
 def metrics_registry() -> CollectorRegistry:
-    """A registry for the mirror's metrics, with those of the process: PgrelayRestarts alerts on its
-    starts."""
+    """A registry for the mirror's metrics, with the process's own: PgrelayRestarts counts its starts."""
     created = CollectorRegistry()
     ProcessCollector(registry=created)
     return created

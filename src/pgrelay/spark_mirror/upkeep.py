@@ -29,8 +29,7 @@ _SOON: Final = 0.1
 
 
 class Upkeep:
-    """The upkeep of one mirror's targets; each is due some time after its last, whichever process did
-    that."""
+    """The upkeep of one mirror's targets; each is due some time after its last, by whichever process."""
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self._spark = spark
@@ -47,8 +46,7 @@ class Upkeep:
         return max(min(map(self._due_at, self._targets), default=math.inf) - time.time(), 0)
 
     def run(self, stop: threading.Event) -> None:
-        """Compact and purge what is due, until `stop` is set. A failure is logged; the next turn tries
-        again."""
+        """Compact and purge what is due, until `stop` is set. Failures are logged, and retried next time."""
         if self.until_due_s() > 0:
             return
         soon = time.time() + self._every_s * _SOON

@@ -24,8 +24,8 @@ both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
 
 def followed(first: list[Column], later: list[Column]) -> TableSchema:
     """A schema whose second version begins at LSN 101."""
-    told = TableVersion((1, 0), tuple(first)), TableVersion((101, 0), tuple(later))
-    return TableSchema(TOPIC, "public", "t", told, "1")
+    known_versions = TableVersion((1, 0), tuple(first)), TableVersion((101, 0), tuple(later))
+    return TableSchema(TOPIC, "public", "t", known_versions, "1")
 
 
 class Altered:

@@ -28,12 +28,12 @@ def test_positions_only_rise() -> None:
     assert (ours.highest_lsn, applied().highest_lsn) == (20, 0)
 
 
-@pytest.mark.parametrize("told", [applied(), applied((20, 3), (10, 0)), applied((9, 0), truncated=(8, 1))])
-def test_a_mark_tells_all_that_is_applied(told: AppliedPositions) -> None:
+@pytest.mark.parametrize("theirs", [applied(), applied((20, 3), (10, 0)), applied((9, 0), truncated=(8, 1))])
+def test_a_mark_tells_all_that_is_applied(theirs: AppliedPositions) -> None:
     ours = applied()
-    ours.add_mark(told.mark(writer="w"))
-    assert ours == told
-    assert parse_mark(told.mark(writer="w"))["writer"] == "w"
+    ours.add_mark(theirs.mark(writer="w"))
+    assert ours == theirs
+    assert parse_mark(theirs.mark(writer="w"))["writer"] == "w"
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_column_takes_few_calls_into_java(spark: SparkSession) -> None:
         changes = changes_of(spark, schema, [change("d", 10, before={"id": 1})])
         with counted_calls(spark) as counted:
             latest_rows(Batch(changes, schema, AppliedPositions(schema.topic), has_unchanged=True))
-        return counted.made
+        return counted.count
 
     assert calls(60) - calls(10) <= 50 * A_COLUMN
 

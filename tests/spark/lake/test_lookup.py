@@ -37,8 +37,8 @@ def test_a_catalog_that_the_session_lacks_is_refused(spark: SparkSession, using:
 def test_a_catalog_of_the_other_format_is_refused(
     spark: SparkSession, name: str, using: Using, only: str
 ) -> None:
-    told = rf"^{name}: the catalog '.*' takes only {only} tables: write using='{only}', or .* for {using}$"
-    with pytest.raises(SetupError, match=told):
+    message = rf"^{name}: the catalog '.*' takes only {only} tables: write using='{only}', or .* for {using}$"
+    with pytest.raises(SetupError, match=message):
         lake_table(spark, name, using)
 
 

@@ -80,13 +80,13 @@ def test_a_target_that_was_put_back_is_refused_until_it_is_where_the_mirror_left
     driver.apply(1, 2)
     left_at = driver.table.version()
     put_back(driver.table, first)
-    told = (
+    message = (
         r"^app\.public\.t: .* was replaced or put back to an earlier version, and lacks .*, up to LSN 0/14: "
         rf"put it back, by (.* {left_at}\)?), or fill it again, with a new checkpoint, after pgrelay\.spark"
     )
-    with pytest.raises(SetupError, match=told) as refused:
+    with pytest.raises(SetupError, match=message) as refused:
         (Driver(topic, target, using, schema) if restarted else driver).apply(2, 3)
-    found = re.search(told, str(refused.value))
+    found = re.search(message, str(refused.value))
     assert found is not None
     topic.spark.sql(found[1])
     (Driver(topic, target, using, schema) if restarted else driver).apply(2, 3)

@@ -34,11 +34,11 @@ def test_a_version_takes_no_job_and_nor_does_a_new_table_without_rows(
     with counted_jobs(spark) as jobs:
         table.create(ID)
         assert (table.is_empty(), table.version()) == (True, 0)
-    assert jobs.made == 0
+    assert jobs.count == 0
     table.run(f"INSERT INTO {table.name} VALUES (1)")
     with counted_jobs(spark) as jobs:
         version = table.version()
-    assert jobs.made == 0
+    assert jobs.count == 0
     assert not table.is_empty()
     assert spark.sql(f"SELECT id FROM {table.name} VERSION AS OF {version}").collect() == [(1,)]
     table.run(f"DELETE FROM {table.name}")

@@ -33,7 +33,7 @@ def test_changes_under_a_full_identity_are_applied_after_it_was_reset(
     """docs/spark.md loads earlier rows like this."""
     known = table("app.public.t", Column("name", "text"))
     [first] = known.versions
-    told = [
+    known_versions = [
         TableVersion((lsn, 0), first.columns, identity) for lsn, identity in ((20, "full"), (30, "default"))
     ]
     a, b = {"name": "a"}, {"name": "b"}
@@ -42,7 +42,7 @@ def test_changes_under_a_full_identity_are_applied_after_it_was_reset(
         RecordError, match=r"offset 1: op 'u' of .*, or if it was FULL already, read table_schemas"
     ):
         pg.apply_changes(changes_of(spark, known, written), target, schema=known, using="iceberg")
-    known = replace(known, versions=(first, *told))
+    known = replace(known, versions=(first, *known_versions))
     for _ in range(2):
         changes = changes_of(spark, known, written)
         pg.apply_changes(changes, target, schema=known, using="iceberg", on_missing="null")
@@ -273,6 +273,6 @@ def test_a_column_takes_few_calls_into_java(spark: SparkSession, target: str) ->
         changes = changes_of(spark, known, [change("u", 10, before={"id": 1}, after={"id": 2})])
         with counted_calls(spark) as counted:
             multiset_changes(lake, Batch(changes, known, AppliedPositions(known.topic)), strict=True)
-        return counted.made
+        return counted.count
 
     assert calls(35) - calls(10) <= 25 * A_COLUMN

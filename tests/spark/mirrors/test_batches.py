@@ -66,9 +66,9 @@ def test_a_target_created_from_a_registrys_schema_follows_later_versions(
 ) -> None:
     title, extra = replace(NAME, name="title"), Column("extra", "text")
     columns = (ID, NAME), (ID, title), (ID, title, extra)
-    told = tuple(TableVersion((1 + 100 * at, 0), each) for at, each in enumerate(columns))
-    schema = TableSchema("app.public.a", "public", "a", told, "1")
-    registered = replace(schema, versions=(replace(told[1], position=(0, 0)),), systemid="")
+    known_versions = tuple(TableVersion((1 + 100 * at, 0), each) for at, each in enumerate(columns))
+    schema = TableSchema("app.public.a", "public", "a", known_versions, "1")
+    registered = replace(schema, versions=(replace(known_versions[1], position=(0, 0)),), systemid="")
     written = [change("c", 110, after={"id": 1, "title": "a"})]
     pg.apply_changes(changes_of(spark, registered, written), target, schema=registered, using="iceberg")
     written.append(change("u", 120, after={"id": 1, "title": "b"}))
@@ -84,8 +84,8 @@ def test_no_table_begins_after_one_has_failed(spark: SparkSession, target: str) 
     read = [as_read(spark, topic, [change("c", 10, after={"id": 1})]) for topic in topics]
     writing = Writing({topic: f"{target}_{topic[-1]}" for topic in topics}, "iceberg")
     only_b = {topics[1]: TableSchema(topics[1], "public", "b", (TableVersion((1, 0), (ID,)),), "1")}
-    told = r"^app\.public\.a: the schema topic has no schema .*: restart .*startingOffsets"
-    with pytest.raises(SetupError, match=told):
+    message = r"^app\.public\.a: the schema topic has no schema .*: restart .*startingOffsets"
+    with pytest.raises(SetupError, match=message):
         Batches(SchemaTopic("", "app"), Reading(), writing).apply_topics(read[0].union(read[1]), only_b, 1)
     assert not spark.catalog.tableExists(f"{target}_b")
 
@@ -210,7 +210,7 @@ def test_idle_tables_cost_a_mirror_that_goes_on_no_job(
     def noting(topic: str, apply: Callable[[], None]) -> None:
         with counted_jobs(spark) as counted:
             apply()
-        jobs[topic] = counted.made
+        jobs[topic] = counted.count
 
     busy, idle, new = (handmade.table(name, ID) for name in ("busy", "idle", "new"))
     silent = handmade.topic("silent")  # a table that never had a row

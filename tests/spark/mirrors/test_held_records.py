@@ -36,8 +36,8 @@ def test_what_was_held_back_and_applied_leaves_no_files(
 def test_files_that_can_not_be_deleted_do_not_end_the_mirror(spark: SparkSession, prefix: str) -> None:
     """Rows do not depend on it."""
     held = HeldRecords(lake_table(spark, f"lake.{prefix}__held_12345678", "iceberg"))
-    with capture_logs() as told:
+    with capture_logs() as logs:
         held.remove_old_files()  # the table does not even exist
-    [warning] = told
+    [warning] = logs
     assert warning["event"] == "old files stay"
     assert "__held_12345678" in warning["reason"]

@@ -73,17 +73,17 @@ def test_the_lag_of_a_query_without_new_records_comes_from_its_checkpoint(
     handmade.write("a", *(change("c", 10 + n, after={"id": n}) for n in range(5)))
     query = handmade.mirror({"a": target})
     registry = CollectorRegistry()
-    servers, told = handmade.bootstrap, {"table": topic}
+    servers, labels = handmade.bootstrap, {"table": topic}
     listener = MirrorListener(spark, servers, {topic: target}, metrics=registry)
-    assert math.isnan(registry.get_sample_value("pgrelay_mirror_lag_seconds", told) or 0)
+    assert math.isnan(registry.get_sample_value("pgrelay_mirror_lag_seconds", labels) or 0)
     listener.onQueryIdle(progressed("somebody else's", topic))
-    assert math.isnan(registry.get_sample_value("pgrelay_mirror_lag_seconds", told) or 0)
+    assert math.isnan(registry.get_sample_value("pgrelay_mirror_lag_seconds", labels) or 0)
     listener.onQueryIdle(progressed(str(query.id), topic))
     for name, value in {"lag_seconds": 0, "lag_records": 0, "lsn": 14}.items():
-        assert registry.get_sample_value(f"pgrelay_mirror_{name}", told) == value
+        assert registry.get_sample_value(f"pgrelay_mirror_{name}", labels) == value
     handmade.write("a", change("c", 20, after={"id": 9}))
     listener.onQueryIdle(progressed(str(query.id), topic))
-    assert registry.get_sample_value("pgrelay_mirror_lag_records", told) == 1
+    assert registry.get_sample_value("pgrelay_mirror_lag_records", labels) == 1
 
 
 def test_held_rows_age_until_their_transaction_is_whole() -> None:
@@ -104,8 +104,8 @@ def listener_of(spark: SparkSession, topic: str) -> tuple[MirrorListener, Collec
 
 def progressed(query: str, topic: str = "p.a", start: int | None = None, end: int = 5) -> Any:
     """Spark's event for a batch, and for the end of a query."""
-    told = [None if at is None else json.dumps({topic: {"0": at}}) for at in (start, end)]
-    source = SimpleNamespace(startOffset=told[0], endOffset=told[1])
+    offsets = [None if at is None else json.dumps({topic: {"0": at}}) for at in (start, end)]
+    source = SimpleNamespace(startOffset=offsets[0], endOffset=offsets[1])
     progress = SimpleNamespace(id=query, runId=query, batchId=1, durationMs={}, sources=[source])
     return SimpleNamespace(id=query, runId=query, exception="it failed", progress=progress)
 
@@ -147,8 +147,8 @@ def test_queries_started_before_the_listener_are_counted(
     listener, registry = listener_of(spark, "p.a")
     one, other = progressed("one"), progressed("other")
 
-    def running(told: Callable[[Any], None], of: Any) -> float | None:
-        told(of)
+    def running(report: Callable[[Any], None], of: Any) -> float | None:
+        report(of)
         return registry.get_sample_value("pgrelay_mirror_running")
 
     assert running(listener.onQueryProgress, one) == 1

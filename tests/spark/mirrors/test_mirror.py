@@ -84,8 +84,8 @@ def test_a_target_may_not_be_where_another_keeps_its_positions(spark: SparkSessi
 def test_the_rejects_table_may_not_be_somebodys(spark: SparkSession, target: str, tmp_path: Path) -> None:
     """Records would be merged into it, or fail to be, at the first one that can't be read."""
     lake_table(spark, target, "iceberg").create(StructType().add("topic", StringType()))
-    told = r"^corrupt_to: .* exists, and pgrelay did not make it .*: name another"
-    with pytest.raises(SetupError, match=told):
+    message = r"^corrupt_to: .* exists, and pgrelay did not make it .*: name another"
+    with pytest.raises(SetupError, match=message):
         pg.mirror(
             spark,
             "nowhere",
@@ -135,9 +135,9 @@ def test_a_compacted_or_missing_topic_is_a_warning(
     create_topic(kafka.bootstrap, topic, cleanup_policy="compact,delete")
     handmade.table("a", ID, since=2)
     handmade.table("b", ID)
-    with capture_logs() as told:
+    with capture_logs() as logs:
         handmade.mirror({"a": f"{target}_a", "b": f"{target}_b", "later": f"{target}_c"})
-    warned = {each["topic"]: each["event"] for each in told if each["log_level"] == "warning"}
+    warned = {each["topic"]: each["event"] for each in logs if each["log_level"] == "warning"}
     assert warned.keys() == {topic, handmade.topic("later")}
     assert "is compacted" in warned[topic]
     assert "does not exist" in warned[handmade.topic("later")]
@@ -179,10 +179,10 @@ def test_a_start_without_brokers_is_a_warning(
     monkeypatch.setattr("pgrelay.spark.mirrors.kafka_cluster.SHORT_TIMEOUTS", at_once)
     with capture_logs() as logs:
         warn_of_topics(QuerySource(spark, "127.0.0.1:1", None, Checkpoint(spark, tmp_path)), ["p.a"])
-    [told] = [each for each in logs if each["log_level"] == "warning"]
-    assert told["event"] == "no broker answers; the mirror waits some minutes for one"
-    assert told["servers"] == "127.0.0.1:1"
-    assert "Timed out" in told["reason"]
+    [warning] = [each for each in logs if each["log_level"] == "warning"]
+    assert warning["event"] == "no broker answers; the mirror waits some minutes for one"
+    assert warning["servers"] == "127.0.0.1:1"
+    assert "Timed out" in warning["reason"]
 
 
 def test_a_failure_that_concerns_no_topic_is_told_in_one_line(

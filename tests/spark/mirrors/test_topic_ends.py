@@ -33,7 +33,7 @@ def test_only_topics_that_moved_are_read_again(spark: SparkSession, handmade: Ha
     assert first == {a: Lag(lsn=10, newest_lsn=10), b: Lag(lsn=11, newest_lsn=11)}
     with counted_jobs(spark) as jobs:
         assert ends.lags(read) == first
-    assert jobs.made == 0
+    assert jobs.count == 0
     handmade.write("b", change("c", 20, after={"id": 2}))
     behind = Lag(lsn=11, newest_lsn=20, records=1, oldest_s=1.0)
     assert ends.lags(read) == {**first, b: behind}

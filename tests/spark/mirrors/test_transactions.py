@@ -35,8 +35,8 @@ def begin(lsn: int) -> Record:
 
 
 def end(lsn: int, offset: int = 0, **events: int) -> Record:
-    told = [(f"public.{table}", count) for table, count in events.items()]
-    return (BOUNDARIES, 0, offset, lsn, None, lsn * 1000, True, ("END", lsn, lsn * 1000, told))
+    counts = [(f"public.{table}", count) for table, count in events.items()]
+    return (BOUNDARIES, 0, offset, lsn, None, lsn * 1000, True, ("END", lsn, lsn * 1000, counts))
 
 
 def whole(lsn: int, **events: int) -> list[Record]:

@@ -309,15 +309,15 @@ def test_the_target_of_a_history_is_left_to_it(
     handmade.table("a", ID)
     handmade.write("a", in_transaction("c", 100, after={"id": 1}))
     handmade.end(100, a=1)
-    handmade.mirror({"a": target}, how=pg.history, checkpoint="history")
+    handmade.mirror({"a": target}, query_function=pg.history, checkpoint="history")
     with pytest.raises(StreamingQueryException, match="is the target of a history, not of a mirror"):
         handmade.mirror({"a": target}, whole_transactions=True)
     with pytest.raises(SetupError, match="is not a target of a mirror"):
         pg.mirror_position(spark, target, using="iceberg")
 
 
-def warnings(told: Sequence[Any]) -> list[Any]:
-    return [each for each in told if each["log_level"] == "warning"]
+def warnings(logs: Sequence[Any]) -> list[Any]:
+    return [each for each in logs if each["log_level"] == "warning"]
 
 
 def test_unreadable_records_are_waited_for_until_their_topic_is_past_them(
@@ -326,9 +326,9 @@ def test_unreadable_records_are_waited_for_until_their_topic_is_past_them(
     handmade.table("a", ID)
 
     def mirror() -> tuple[int, float | None, list[Any]]:
-        with capture_logs() as told:
+        with capture_logs() as logs:
             query = handmade.mirror({"a": target}, whole_transactions=True, corrupt_to=f"{target}_bad")
-        lost = [(each["commit_lsn"], each["records"], each["of"]) for each in warnings(told)]
+        lost = [(each["commit_lsn"], each["records"], each["of"]) for each in warnings(logs)]
         return spark.table(target).count(), held_since[str(query.id)], lost
 
     handmade.write("a", in_transaction("c", 100, after={"id": 1}))
@@ -358,9 +358,9 @@ def test_a_relay_without_a_transaction_topic_is_reported(
     assert spark.table(target).count() == 2
     # It is switched off again.
     handmade.write("a", *(flat("c", 200 + n, row={"id": n}) for n in range(3)))
-    with capture_logs() as told:
+    with capture_logs() as logs:
         query = handmade.mirror({"a": target}, whole_transactions=True, options={"maxOffsetsPerTrigger": "1"})
-    [warning] = warnings(told)
+    [warning] = warnings(logs)
     assert "the transaction topic has none" in warning["event"]
     assert (warning["table"], warning["commit_lsn"]) == (handmade.topic("a"), "0/C8")
     assert held_since[str(query.id)] is not None

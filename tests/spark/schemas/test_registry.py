@@ -32,9 +32,9 @@ def test_the_error_for_an_absent_registry_names_it_without_the_password(
         registry = Registry({"url": f"http://us:sesame@127.0.0.1:{port}", "max.retries": 0})
         with pytest.raises(
             PgrelayError, match=f"registry http://.*127.0.0.1:{port}, asked for {what}: "
-        ) as told:
+        ) as caught:
             ask(registry)
-    assert str(told.value).startswith(f"schema registry http://***@127.0.0.1:{port}, ")
+    assert str(caught.value).startswith(f"schema registry http://***@127.0.0.1:{port}, ")
 
 
 def test_a_registry_that_never_answers_times_out(
@@ -53,9 +53,9 @@ def test_invalid_options_are_refused() -> None:
 
 
 def test_a_url_without_its_scheme_is_refused_and_its_password_not_shown() -> None:
-    with pytest.raises(SetupError, match=r"^schema registry \*\*\*@r:8081: ") as told:
+    with pytest.raises(SetupError, match=r"^schema registry \*\*\*@r:8081: ") as caught:
         Registry("me:hunter2@r:8081")
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_an_unknown_id_is_waited_for_once(

@@ -65,8 +65,8 @@ def test_another_relation_with_the_same_columns_is_another_version() -> None:
 
 def test_rows_from_before_a_table_was_recreated_are_in_doubt() -> None:
     one, other = (replace(version(lsn, ID, TITLE), relation=lsn) for lsn in (10, 20))
-    told = "the rows are another table's, which was re-created or renamed to that name"
-    assert schema(one, other).doubts() == [((20, 0), told)]
+    doubt = "the rows are another table's, which was re-created or renamed to that name"
+    assert schema(one, other).doubts() == [((20, 0), doubt)]
     assert schema(one, replace(other, relation=10)).doubts() == []
     assert schema(replace(one, relation=0), other).doubts() == []  # as from the catalogue
 
@@ -75,8 +75,8 @@ def test_values_from_before_a_type_change_with_a_rewrite_are_in_doubt() -> None:
     at = Column("at", "timestamp", encoding="iso-timestamp")
     on = replace(at, name="on", type_modifier=0)
     renamed = schema(version(10, ID, at, PRICE), version(20, ID, on, PRICE), version(30, ID, on, TITLE))
-    told = "column 'on' is timestamp(0) and was timestamp, so existing values may have changed"
-    assert renamed.doubts()[0] == ((20, 0), told)
+    doubt = "column 'on' is timestamp(0) and was timestamp, so existing values may have changed"
+    assert renamed.doubts()[0] == ((20, 0), doubt)
     wider = replace(PRICE, type_modifier=numeric(12, 2))
     assert schema(version(10, ID, PRICE), version(20, ID, wider)).doubts() == []
 

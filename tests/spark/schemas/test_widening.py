@@ -171,5 +171,5 @@ def test_arrays_are_converted_by_their_elements(spark: SparkSession) -> None:
 
 def test_a_type_is_printed_as_declared() -> None:
     columns = [TEXT, varchar(20), at(0), number(8, -2), Column("v", "_bpchar", 14)]
-    told = ["text", "varchar(20)", "timestamp(0)", "numeric(8,-2)", "_bpchar(10)"]
-    assert [declared_type(column) for column in columns] == told
+    printed = ["text", "varchar(20)", "timestamp(0)", "numeric(8,-2)", "_bpchar(10)"]
+    assert [declared_type(column) for column in columns] == printed

@@ -128,8 +128,8 @@ class _Step:
         keys = {self._became.get(column.name) for column in self._earlier.columns if column.key}
         for name in [column.name for column in self._later.columns if column.key and column.name not in keys]:
             # It has its new name if a mirror was killed after the rename.
-            there = next((each for each in (self._was.get(name), name) if each in live.columns), None)
-            unfilled = live if there is None else live.where(F.col(quoted(there)).isNull())
+            stored_name = next((each for each in (self._was.get(name), name) if each in live.columns), None)
+            unfilled = live if stored_name is None else live.where(F.col(quoted(stored_name)).isNull())
             if not unfilled.isEmpty():
                 raise SetupError(
                     f"{self._topic}: from LSN {self._lsn} on, column {name!r} is part of the key, but rows "

@@ -135,8 +135,7 @@ class HistoryTarget(Target):
         columns = as_row_columns(schema.row_type.names)
         was = [f"{END_LSN} AS __was_lsn", f"{END_SEQ} AS __was_seq"]
         versions = self.table.rows().selectExpr(*columns, COMMIT_LSN, SEQ, VALID_FROM, *was)
-        # It was ended by the same event if the batch is repeated, or by a later one if another partition was
-        # ahead.
+        # Ended by this same event if the batch is repeated, by a later one if another partition was ahead.
         ended = f"struct(__was_lsn, __was_seq) >= struct({END_LSN}, {END_SEQ})"
         follows = f"({END_LSN} > {COMMIT_LSN} OR {END_LSN} = {COMMIT_LSN} AND {END_SEQ} > {SEQ})"
         joined = versions.join(ends, [row_column(name) for name in schema.key])

@@ -168,9 +168,8 @@ class Positions:
     def create_target(self, columns: StructType, schema: TableSchema) -> None:
         """Create the target. Raises PgrelayError if another writer did so meanwhile."""
         self.refuse_other_writer()
-        # First, so that a target with rows always has the table beside it. DROP TABLE leaves that of an
-        # earlier target: a mirror that was killed before it wrote its own positions would find those, and
-        # skip records.
+        # First, so that a target with rows always has the table beside it. DROP TABLE leaves an earlier
+        # target's, whose positions a mirror that was killed too early would find, and skip its records.
         self._write_property()
         self._target.create(columns, target_properties(schema))
         self._schema_position = schema.latest.position

@@ -140,8 +140,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def refuse_staging(self) -> None:
-        """Raise SetupError if the session's writes would stay beside the table until somebody publishes
-        them."""
+        """Raise SetupError if the session's writes would only be staged, for somebody to publish later."""
 
     @abstractmethod
     def trim_log(self) -> None:

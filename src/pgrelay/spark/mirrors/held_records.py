@@ -39,8 +39,7 @@ class HeldRecords:
         self.table.trim_log()
 
     def clean_up(self, until: int, batch: int) -> None:
-        """After some batches, by number, delete the records up to a commit, which are applied, or old
-        files."""
+        """Every few batches, delete the records up to a commit, which are applied; more rarely, old files."""
         if batch % _SWEEP_EVERY == 0:
             self._sweep(until)
         if batch % _REMOVE_EVERY == _REMOVE_EVERY - 1:

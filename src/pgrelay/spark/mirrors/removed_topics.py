@@ -23,10 +23,10 @@ def refuse_removed_topics(source: QuerySource, topics: Iterable[str]) -> None:
     planned = checkpoint.last_planned_batch()
     if planned is None or allows_data_loss(source.options):
         return
-    left = sorted(checkpoint.end_offsets(planned).keys() - set(topics))
-    if left:
+    removed = sorted(checkpoint.end_offsets(planned).keys() - set(topics))
+    if removed:
         raise SetupError(
-            f"{', '.join(left)}: left out, but the checkpoint {checkpoint.location} has offsets of it: "
+            f"{', '.join(removed)}: left out, but the checkpoint {checkpoint.location} has offsets of it: "
             "name it again (the transaction topic: whole_transactions); or, to leave its target as it is, "
             f"{ALLOW_LOSS_ONCE}"
         )

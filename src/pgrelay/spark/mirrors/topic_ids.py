@@ -49,17 +49,17 @@ class TopicIds:
 
     def _refuse(self, found: dict[str, str | None]) -> None:
         checkpoint = self._source.checkpoint
-        kept, read = checkpoint.topic_ids(), checkpoint.committed_offsets()
+        saved, read = checkpoint.topic_ids(), checkpoint.committed_offsets()
         ids = {topic: each for topic, each in found.items() if each}
-        other = {topic: each for topic, each in ids.items() if kept.get(topic) != each}
-        recreated = other.keys() & kept.keys()
+        changed = {topic: each for topic, each in ids.items() if saved.get(topic) != each}
+        recreated = changed.keys() & saved.keys()
         lost = {topic: _RECREATED for topic in recreated if any(read.get(topic, {}).values())}
         # Spark misses the partitions of a topic that is gone even if it read nothing there.
         lost |= {topic: _GONE for topic, each in found.items() if each is None and topic in read}
         if lost and not allows_data_loss(self._source.options):
             raise self._lost(*min(lost.items()))
-        if other:
-            checkpoint.save_topic_ids(kept | other)
+        if changed:
+            checkpoint.save_topic_ids(saved | changed)
         self._unchecked -= ids.keys()
 
     def _lost(self, topic: str, what: str) -> SetupError:

@@ -34,8 +34,7 @@ from pgrelay.spark.schemas.schema import TableSchema
 _REGISTRY_CURE: Final = "pass the registry if the relay writes Avro"
 _SCHEMA_CURE: Final = "give the registry back the schema that it was written under"
 
-# How long to wait for a transaction's begin: it is in another topic than the rows, and may show up after
-# them.
+# For a transaction's begin: it is in another topic than the rows, and may become visible after them.
 _TIMEOUT_S: Final = 10.0
 _POLL_INTERVAL_S: Final = 0.2
 

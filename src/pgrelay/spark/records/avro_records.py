@@ -192,10 +192,10 @@ class _Rows:
 
     def _inexact(self, side: str, column: Column) -> str:
         """That a value could not be read exactly; null if it could."""
-        there = self._by_writer(
+        is_present = self._by_writer(
             lambda w: self._value(w, side, column, lambda raw, *_: f"({raw} IS NOT NULL)")
         )
-        lost = f"{there} AND {side}.{quoted(column.name)} IS NULL"
+        lost = f"{is_present} AND {side}.{quoted(column.name)} IS NULL"
         if self._placeholder and side == "after":
             lost += f" AND NOT array_contains(unchanged, {constant(column.name)})"
         kind = column.spark_type.simpleString()

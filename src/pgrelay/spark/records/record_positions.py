@@ -109,11 +109,11 @@ def _decoded(body: Expression, text: str) -> Expression | None:
     schema = json.loads(text)
     if row_of(schema) is None and not members(schema) >= {*_BOUNDARY.names}:
         return None
-    there = {field["name"]: field for field in schema["fields"]}
+    by_name = {field["name"]: field for field in schema["fields"]}
     wanted = StructType([*_CHANGE, *_BOUNDARY])
     # A column of a flat row may have any other name.
-    names = [name for name in wanted.names if name.startswith("__") or "__commit_lsn" not in there]
-    fields = [_narrow(there[name], wanted[name].dataType) for name in names if name in there]
+    names = [name for name in wanted.names if name.startswith("__") or "__commit_lsn" not in by_name]
+    fields = [_narrow(by_name[name], wanted[name].dataType) for name in names if name in by_name]
     reader = json.dumps({**schema, "fields": fields})
     return from_avro(body, text, {**READ_OPTIONS, "avroSchema": reader})
 

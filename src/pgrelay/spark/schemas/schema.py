@@ -128,9 +128,9 @@ class TableSchema:
         """The names of each version's columns in the next one, by the earlier name; without dropped ones."""
         steps = []
         for was, now, renames in self._changes:
-            there = {column.name for column in now.columns}
+            later_names = {column.name for column in now.columns}
             became = {c.name: renames.by_name.get(c.name, c.name) for c in was.columns}
-            steps.append({one: name for one, name in became.items() if name in there})
+            steps.append({one: name for one, name in became.items() if name in later_names})
         return tuple(steps)
 
     @cached_property
@@ -276,9 +276,9 @@ def _doubt(was: TableVersion, now: TableVersion, renames: Renames) -> str | None
         return "the rows are another table's, which was re-created or renamed to that name"
     if renames.doubt is not None:
         return renames.doubt
-    there = {column.name: column for column in now.columns}
+    later = {column.name: column for column in now.columns}
     for column in was.columns:
-        became = there.get(renames.by_name.get(column.name, column.name))
+        became = later.get(renames.by_name.get(column.name, column.name))
         if became is None or not widens(column.spark_type, became.spark_type):
             continue
         if rewrites_values(column, became):
