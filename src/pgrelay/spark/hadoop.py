@@ -25,26 +25,26 @@ def absolute_location(folder: str | os.PathLike[str]) -> str:
 def hadoop_path(spark: SparkSession, location: Any) -> JavaObject:
     """Hadoop's Path of a string or a Java URI."""
     jvm: Any = spark._jvm
-    made: JavaObject = jvm.org.apache.hadoop.fs.Path(location)
-    return made
+    created: JavaObject = jvm.org.apache.hadoop.fs.Path(location)
+    return created
 
 
-def file_system(spark: SparkSession, of: JavaObject) -> JavaObject:
+def file_system(spark: SparkSession, path: JavaObject) -> JavaObject:
     """The file system of a path, with the session's settings.
 
     Raises SetupError if Java has no class for it, which shows without asking a server.
     """
     conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
     jvm: Any = spark._jvm
-    place = of.toUri()
-    if (scheme := place.getScheme()) is not None:
+    uri = path.toUri()
+    if (scheme := uri.getScheme()) is not None:
         try:
             jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
         except Py4JJavaError as error:
             raise SetupError(
-                f"{scheme}://{place.getAuthority() or ''}: {root_cause(error)}: name the jars of its file "
+                f"{scheme}://{uri.getAuthority() or ''}: {root_cause(error)}: name the jars of its file "
                 "system in `jars` of a new process, or in --jars of spark-submit; docs/spark-operations.md, "
                 "'On an object store', has those of s3a"
             ) from None
-    found: JavaObject = of.getFileSystem(conf)
+    found: JavaObject = path.getFileSystem(conf)
     return found

@@ -46,12 +46,13 @@ class AppliedPositions:
             at > other.by_partition.get(partition, _START) for partition, at in self.by_partition.items()
         )
 
-    def is_new(self, *, truncated: bool = True) -> str:
+    def is_new(self, *, include_truncated: bool = True) -> str:
         """SQL: whether a change, given by its columns partition, commit_lsn and seq, is not applied yet.
 
-        Without `truncated`, changes from before the last truncate count as applied, in every partition.
+        Without `include_truncated`, changes from before the last truncate count as applied, in every
+        partition.
         """
-        floor = None if truncated else self.truncated
+        floor = None if include_truncated else self.truncated
         if not self.by_partition:
             return "true"
         # A compiled plan refers to a map, but would contain plain numbers, and be compiled for each batch.

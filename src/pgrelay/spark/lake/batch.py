@@ -51,7 +51,7 @@ class Batch:
         return self.applied_after.truncated
 
     @property
-    def ends_empty(self) -> bool:
+    def ends_with_truncate(self) -> bool:
         """Whether the last change is a truncate."""
         return self.has_changes and max(self.applied_after.by_partition.values()) == self.truncated
 

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake.batch import Batch, is_key_update, lacks_key
-from pgrelay.spark.lake.evolution import CURE
+from pgrelay.spark.lake.evolution import REFILL_CURE
 from pgrelay.spark.lake.latest import old_key_deletes
 from pgrelay.spark.lake.lost_values import lost_value_reason, missing_key_reason, orphaned, with_nulls
 from pgrelay.spark.lake.rejects import set_aside
@@ -49,7 +49,7 @@ def refuse_doubt(batch: Batch) -> None:
         if older is not None:
             raise SetupError(
                 f"{topic} partition {older['partition']} offset {older['offset']} is from before "
-                f"LSN {format_lsn(position[0])}; from that LSN on, {doubt}; {CURE}"
+                f"LSN {format_lsn(position[0])}; from that LSN on, {doubt}; {REFILL_CURE}"
             )
 
 

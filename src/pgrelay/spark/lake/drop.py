@@ -8,11 +8,11 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.positions import SUFFIX, is_positions_table, positions_table
-from pgrelay.spark.lake.rejects import CORRUPT
+from pgrelay.spark.lake.rejects import CORRUPT_PROPERTY
 from pgrelay.spark.lake.tables import LakeTable, Using
 
 # Properties that identify a target, a mirror's internal table, and a table of `corrupt_to`.
-_MADE_BY_US: Final = ("pgrelay.topic", "pgrelay.prefix", CORRUPT)
+_MADE_BY_US: Final = ("pgrelay.topic", "pgrelay.prefix", CORRUPT_PROPERTY)
 
 
 def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:

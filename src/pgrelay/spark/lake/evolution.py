@@ -24,10 +24,10 @@ from pgrelay.spark.schemas.schema import UNKNOWN_POSITION, Position, TableSchema
 from pgrelay.spark.schemas.widening import widens
 
 # Cures if the target is not what the schema says, and if its rows can't be converted.
-_ANEW: Final = (
+_RELOAD_CURE: Final = (
     "drop the target with pgrelay.spark.drop, and mirror from the topic's beginning with a new checkpoint"
 )
-CURE: Final = (
+REFILL_CURE: Final = (
     "to go on, drop the target with pgrelay.spark.drop, mirror the records above that LSN (startingOffsets "
     "and a new checkpoint), and UPDATE every row"
 )
@@ -56,7 +56,7 @@ def evolve(
     """
     for position, doubt in schema.doubts():
         if position > since:
-            raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {CURE}")
+            raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {REFILL_CURE}")
     # No target ever had a version that Spark can't represent.
     for earlier, later in pairwise(version for version in schema.versions if not schema.clash(version)):
         if later.position > since:
@@ -135,7 +135,7 @@ class _Step:
                     f"{self._topic}: from LSN {self._lsn} on, column {name!r} is part of the key, but rows "
                     f"of {self._target.name} have no value in it, so changes would not find them: no record "
                     "has the values, or those that do are in a partition not read as far (then mirror with a "
-                    f"new checkpoint, without maxOffsetsPerTrigger or with whole_transactions); {CURE}"
+                    f"new checkpoint, without maxOffsetsPerTrigger or with whole_transactions); {REFILL_CURE}"
                 )
 
     def apply(self, *, keep_dropped: bool) -> None:
@@ -188,7 +188,7 @@ class _Step:
             raise SetupError(
                 f"{self._topic}: Postgres dropped column {name!r} at LSN {self._lsn}, by which "
                 f"{self._target.name} is or was {role}, and Iceberg can't drop it: "
-                + (f"ALTER TABLE {self._target.name} WRITE UNORDERED" if role == "ordered" else CURE)
+                + (f"ALTER TABLE {self._target.name} WRITE UNORDERED" if role == "ordered" else REFILL_CURE)
             )
 
     def _refuse_loss(self, was: Column, now: Column) -> None:
@@ -196,7 +196,7 @@ class _Step:
             raise SetupError(
                 f"{self._topic}: column {now.name!r} was {was.spark_type.simpleString()} and is "
                 f"{now.spark_type.simpleString()} from LSN {self._lsn} on, and not all of its values can be "
-                f"carried over as they are; {CURE}"
+                f"carried over as they are; {REFILL_CURE}"
             )
 
     def _widen(self, column: Column) -> None:
@@ -229,7 +229,7 @@ class _Step:
                 reason = text or kind
             raise SetupError(
                 f"{self._topic}: {self._target.using} can't follow the change of column {name!r} at LSN "
-                f"{self._lsn}: {reason}; {CURE}"
+                f"{self._lsn}: {reason}; {REFILL_CURE}"
             ) from error
 
 
@@ -245,5 +245,5 @@ def require_columns(target: LakeTable, schema: TableSchema) -> None:
             shown = "missing" if kind is None else kind.simpleString()
             raise SetupError(
                 f"{schema.topic}: column {column.name!r} is {column.spark_type.simpleString()}, but in "
-                f"{target.name} it is {shown}: {_ANEW}"
+                f"{target.name} it is {shown}: {_RELOAD_CURE}"
             )

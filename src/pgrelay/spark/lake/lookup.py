@@ -17,7 +17,7 @@ FORMATS: Final[dict[Using, type[LakeTable]]] = {kind.using: kind for kind in (De
 _SESSION_CATALOG: Final = "spark_catalog"
 
 # Catalog classes that take tables of one format only; others take both, or are unknown to us.
-_ONLY: Final[dict[str, Using]] = {
+_CATALOG_FORMATS: Final[dict[str, Using]] = {
     "org.apache.spark.sql.delta.catalog.DeltaCatalog": "delta",
     "org.apache.iceberg.spark.SparkCatalog": "iceberg",
 }
@@ -78,7 +78,7 @@ def _in_session(spark: SparkSession, target: str, parts: list[str], has_catalog:
 
 def _refuse_other_format(spark: SparkSession, target: str, catalog: str, using: Using) -> None:
     """Raise SetupError if a catalog takes no tables of that format."""
-    only = _ONLY.get(spark.conf.get(f"spark.sql.catalog.{catalog}") or "", using)
+    only = _CATALOG_FORMATS.get(spark.conf.get(f"spark.sql.catalog.{catalog}") or "", using)
     if only != using:
         raise SetupError(
             f"{target}: the catalog {catalog!r} takes only {only} tables: write using={only!r}, or name a "

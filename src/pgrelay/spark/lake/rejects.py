@@ -13,7 +13,7 @@ from pgrelay.spark.lake.tables import LakeTable
 RECORD_COLUMNS: Final = ("topic", "partition", "offset")
 
 # The property that shows that such a table is ours.
-CORRUPT: Final = "pgrelay.corrupt"
+CORRUPT_PROPERTY: Final = "pgrelay.corrupt"
 
 _TABLE = (
     StructType()
@@ -29,7 +29,7 @@ _LOCK: Final = Lock()
 
 def refuse_foreign(rejects: LakeTable) -> None:
     """Raise SetupError if the table for rejects exists, but pgrelay did not create it as such."""
-    if rejects.exists() and CORRUPT not in rejects.properties():
+    if rejects.exists() and CORRUPT_PROPERTY not in rejects.properties():
         raise SetupError(
             f"corrupt_to: {rejects.name} exists, and pgrelay did not make it for such records: name another"
         )
@@ -44,7 +44,7 @@ def set_aside(rejects: LakeTable, records: DataFrame) -> None:
     # By name: somebody may have added columns, to record what was done about a record.
     columns, values = ", ".join(_TABLE.names), ", ".join(f"s.{name}" for name in _TABLE.names)
     with _LOCK:
-        rejects.create(_TABLE, {CORRUPT: "true"})
+        rejects.create(_TABLE, {CORRUPT_PROPERTY: "true"})
         rejects.run(
             f"MERGE INTO {rejects.name} t USING {{records}} s"
             " ON t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"

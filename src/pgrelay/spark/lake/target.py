@@ -69,7 +69,7 @@ class Target:
         # Persist before the filter: Spark would push its condition into the parse, and so parse twice.
         persisted = changes.select("*").persist()
         try:
-            new = persisted.where(self.positions.applied.is_new(truncated=self.is_history))
+            new = persisted.where(self.positions.applied.is_new(include_truncated=self.is_history))
             batch = summarize(new, schema)
             refuse_foreign_records(batch, self.rejects)  # before the target is altered
             self._prepare(schema, has_changes=batch.has_changes)
@@ -140,7 +140,7 @@ class Target:
         """Write a batch, of which all changes are new and can be applied exactly."""
         schema = batch.schema
         if batch.truncated is not None:
-            if batch.ends_empty:
+            if batch.ends_with_truncate:
                 delete_older(self.table, batch.truncated)
                 return
             # Later changes go into the commit that empties the table: all may be one transaction.

@@ -60,7 +60,7 @@ def read_changes(
     if registry is None:
         changes = JsonRecords(schema, placeholder).changes(records)
     else:
-        changes = AvroRecords(schema, Registry(registry).of_topic(topic), placeholder).changes(records)
+        changes = AvroRecords(schema, Registry(registry).topic_schemas(topic), placeholder).changes(records)
     return _with_pushdown_barrier(changes)
 
 
@@ -113,27 +113,27 @@ class Decoder:
         schema.refuse_clash()
         _refuse_variables(records.sparkSession, schema)
         if self._registry is None:
-            return self._of_json(records, schema)
+            return self._json_changes(records, schema)
         kind = F.when(_is_json(), _JSON).otherwise(schema_id(F.col("value")))
         kinds = records.select(kind.alias("kind")).where("kind IS NOT NULL").distinct()
         found = {row["kind"] for row in kinds.collect()}
         ids = found - {_JSON}
         if not ids:
-            return self._of_json(records, schema)
-        texts = self._registry.of_ids(ids)
+            return self._json_changes(records, schema)
+        texts = self._registry.schemas_by_id(ids)
         if _JSON not in found:
-            return self._of_avro(records, schema, texts)
+            return self._avro_changes(records, schema, texts)
         # Some are JSON, from before the relay wrote Avro: other partitions were read further.
-        in_avro = self._of_avro(records.where(~_is_json()), schema, texts)
-        return self._of_json(records.where(_is_json()), schema).unionByName(in_avro)
+        in_avro = self._avro_changes(records.where(~_is_json()), schema, texts)
+        return self._json_changes(records.where(_is_json()), schema).unionByName(in_avro)
 
-    def _of_json(self, records: DataFrame, schema: TableSchema) -> DataFrame:
+    def _json_changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
         json = self._json.get(schema.topic)
         if json is None or json.schema != schema:
             json = self._json[schema.topic] = JsonRecords(schema, self._placeholder)
         return json.changes(records)
 
-    def _of_avro(self, records: DataFrame, schema: TableSchema, texts: dict[int, str]) -> DataFrame:
+    def _avro_changes(self, records: DataFrame, schema: TableSchema, texts: dict[int, str]) -> DataFrame:
         avro = self._avro.get(schema.topic)
         if avro is None or (avro.schema, avro.texts) != (schema, texts):
             avro = self._avro[schema.topic] = AvroRecords(schema, texts, self._placeholder)

@@ -84,7 +84,7 @@ def _by_schema(records: DataFrame, registry: Registry) -> DataFrame:
     body = F.expr("substring(value, 6)")
     values = [
         F.when(F.col("id") == number, value).alias(f"v_{number}")
-        for number, text in registry.of_ids(ids).items()
+        for number, text in registry.schemas_by_id(ids).items()
         if (value := _decoded(body, text)) is not None
     ]
     return with_id.select(*_RAW, "id", *values)

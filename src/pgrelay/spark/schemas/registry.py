@@ -46,7 +46,7 @@ class Registry:
         self._texts: dict[int, str] = {}
         self._unknown: set[int] = set()
 
-    def of_topic(self, topic: str) -> dict[int, str]:
+    def topic_schemas(self, topic: str) -> dict[int, str]:
         """The schemas of a topic's values in all versions, as Avro's JSON, by their ids."""
         subject = f"{topic}-value"
         with self._wrap_client_errors(f"subject {subject}"):
@@ -60,25 +60,25 @@ class Registry:
         self._texts |= texts
         return texts
 
-    def latest(self, topic: str) -> tuple[str | None, str]:
+    def latest_schemas(self, topic: str) -> tuple[str | None, str]:
         """The last schemas of a topic's keys (None if they have none) and values, as Avro's JSON."""
         with self._wrap_client_errors("its subjects"):
             keyed = f"{topic}-key" in self._client.get_subjects()
-        key = self._text(f"{topic}-key") if keyed else None
-        return key, self._text(f"{topic}-value")
+        key = self._latest_schema(f"{topic}-key") if keyed else None
+        return key, self._latest_schema(f"{topic}-value")
 
-    def _text(self, subject: str) -> str:
+    def _latest_schema(self, subject: str) -> str:
         with self._wrap_client_errors(f"subject {subject}"):
             schema = self._client.get_latest_version(subject).schema
         assert schema is not None
         return str(schema.schema_str)
 
-    def of_ids(self, ids: Iterable[int]) -> dict[int, str]:
+    def schemas_by_id(self, ids: Iterable[int]) -> dict[int, str]:
         """The schemas with these ids, as far as the registry has them by now."""
-        found = {number: self._of_id(number) for number in ids}
+        found = {number: self._schema(number) for number in ids}
         return {number: text for number, text in found.items() if text is not None}
 
-    def _of_id(self, number: int) -> str | None:
+    def _schema(self, number: int) -> str | None:
         if number not in self._texts:
             # An id that was waited for in vain may have a schema by now: ask again, without waiting.
             timeout_s = 0 if number in self._unknown else _TIMEOUT_S

@@ -36,7 +36,7 @@ def registry_schemas(registry: str | Mapping[str, Any], topics: Iterable[str]) -
     """
     wanted = topic_list(topics)
     client = Registry(registry)
-    return {topic: _schema(topic, *client.latest(topic)) for topic in wanted}
+    return {topic: _schema(topic, *client.latest_schemas(topic)) for topic in wanted}
 
 
 def _schema(topic: str, key: str | None, value: str) -> TableSchema:
