@@ -55,7 +55,8 @@ class AppliedPositions:
         floor = None if include_truncated else self.truncated
         if not self.by_partition:
             return "true"
-        # A compiled plan refers to a map, but would contain plain numbers, and be compiled for each batch.
+        # A compiled plan only refers to a map; it would contain plain numbers, and each batch be compiled
+        # anew.
         applied = ", ".join(
             f"{partition}, {_struct(max(position, floor or position))}"
             for partition, position in self.by_partition.items()

@@ -12,7 +12,7 @@ from pgrelay.spark.failures import root_cause
 from pgrelay.spark.kafka import CLIENT_DEFAULTS
 from pgrelay.spark.mirrors.checkpoint import Offsets
 
-# For answers that a start can do without; Kafka's defaults are minutes.
+# For answers that a start can do without: it waits for seconds, not for Kafka's minute.
 SHORT_TIMEOUTS: Final = {"default.api.timeout.ms": "10000", "request.timeout.ms": "10000"}
 
 _CONFIG_ERRORS: Final = (

@@ -38,7 +38,7 @@ _SCHEMA_CURE: Final = "give the registry back the schema that it was written und
 _TIMEOUT_S: Final = 10.0
 _POLL_INTERVAL_S: Final = 0.2
 
-_MANY_HELD_ROWS: Final = 100_000  # so many take longer to read than it takes to look at the new records twice
+_MANY_HELD_ROWS: Final = 100_000  # reading so many takes longer than looking at the new records twice
 
 # The columns of records that are read more than once.
 _POSITION_COLUMNS: Final = ("topic", "partition", "offset", "commit_lsn", "seq", "ts_ms", "boundary")
