@@ -26,7 +26,7 @@ ID = Column("id", "int4", key=True, encoding="integer")
 
 
 @pytest.mark.parametrize(
-    ("told_by_somebody", "refused"),
+    ("setting", "refused"),
     [
         (
             "ADD CONSTRAINT few CHECK (id < 5)",
@@ -39,13 +39,13 @@ ID = Column("id", "int4", key=True, encoding="integer")
     ],
 )
 def test_a_refusal_by_the_target_is_one_line_with_topic_target_and_cure(
-    spark: SparkSession, handmade: HandmadeRelay, target: str, told_by_somebody: str, refused: str
+    spark: SparkSession, handmade: HandmadeRelay, target: str, setting: str, refused: str
 ) -> None:
     """A process that is started again would meet it again."""
     topic = handmade.table("a", ID, Column("note", "text"))
     handmade.write("a", change("c", 10, after={"id": 1, "note": "one"}))
     handmade.mirror({"a": target}, using="delta")
-    spark.sql(f"ALTER TABLE {target} {told_by_somebody}")
+    spark.sql(f"ALTER TABLE {target} {setting}")
     handmade.write("a", change("u", 11, after={"id": 1, "note": "uno"}))
     handmade.write("a", change("c", 12, after={"id": 9, "note": None}))
     line = rf"{topic} to {target}: {refused}"

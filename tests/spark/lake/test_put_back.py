@@ -39,7 +39,7 @@ class Lake:
         self.table.run(f"INSERT INTO {self.table.name} VALUES ({self._rows})")
         return self.table.version()
 
-    def is_undone(self, since: int) -> bool:
+    def is_reverted(self, since: int) -> bool:
         return self.table.was_reverted(since)
 
 
@@ -49,13 +49,13 @@ def test_what_a_version_had_is_lost_only_if_the_table_is_put_back_further(
 ) -> None:
     lake = Lake(spark, target, using)
     versions = [lake.commit() for _ in range(3)]
-    assert [lake.is_undone(version) for version in versions] == [False, False, False]
+    assert [lake.is_reverted(version) for version in versions] == [False, False, False]
     put_back(lake.table, versions[1])
-    assert [lake.is_undone(version) for version in versions] == [False, False, True]
+    assert [lake.is_reverted(version) for version in versions] == [False, False, True]
     later = lake.commit()
-    assert [lake.is_undone(version) for version in [*versions, later]] == [False, False, True, False]
+    assert [lake.is_reverted(version) for version in [*versions, later]] == [False, False, True, False]
     put_back(lake.table, versions[2])
-    assert [lake.is_undone(version) for version in [*versions, later]] == [False, False, False, True]
+    assert [lake.is_reverted(version) for version in [*versions, later]] == [False, False, False, True]
 
 
 @both_formats
@@ -63,9 +63,9 @@ def test_a_replaced_table_has_lost_everything(spark: SparkSession, target: str, 
     lake = Lake(spark, target, using)
     version = lake.commit()
     lake.table.replace(table("t", ID).row_type, {})
-    assert lake.is_undone(version)
+    assert lake.is_reverted(version)
     later = lake.commit()
-    assert (lake.is_undone(version), lake.is_undone(later)) == (True, False)
+    assert (lake.is_reverted(version), lake.is_reverted(later)) == (True, False)
 
 
 @pytest.mark.parametrize(("using", "restarted"), [("delta", True), ("iceberg", False)])
