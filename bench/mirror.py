@@ -28,7 +28,7 @@ from bench.topics import Topics
 from bench.workloads import Workload
 from pgrelay import spark as pg
 from pgrelay.embedded.registry import SchemaRegistry
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 
 _COMMIT = """
     WITH moved AS (UPDATE {table} SET note = 'number ' || {first} WHERE id = 0)

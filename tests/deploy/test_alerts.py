@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 
 from pgrelay.metrics import Metrics
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
-from pgrelay.spark_mirror.run import registry
+from pgrelay.spark_mirror.run import metrics_registry
 from pgrelay.status.exposition import Exposition
 from tests.prometheus import promtool
 
@@ -35,7 +35,7 @@ def exposed_by_relays() -> set[str]:
 
 
 def exposed_by_mirrors() -> set[str]:
-    metrics = registry()
+    metrics = metrics_registry()
     MirrorMetrics(metrics)
     return names(generate_latest(metrics))
 

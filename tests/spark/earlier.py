@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from pgrelay.spark.lake.applied import Applied
+from pgrelay.spark.lake.applied_positions import AppliedPositions
 from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.tables import LakeTable
 
@@ -44,4 +44,4 @@ def forget(target: LakeTable, topic: str) -> None:
 
     It announced no commit.
     """
-    positions_table(target).set_properties({"pgrelay.applied": Applied(topic).mark()})
+    positions_table(target).set_properties({"pgrelay.applied": AppliedPositions(topic).mark()})

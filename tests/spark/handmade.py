@@ -56,7 +56,7 @@ class HandmadeRelay:
             "table": called or name,
         }
         record |= {"relation_id": relation, "lsn": since, "seq": 0}
-        told = [
+        described = [
             {
                 "name": column.name,
                 "type_name": column.type_name,
@@ -67,13 +67,13 @@ class HandmadeRelay:
             }
             for column in columns
         ]
-        self._write("schema", {**record, "replica_identity": "default", "columns": told})
+        self._write("schema", {**record, "replica_identity": "default", "columns": described})
         return topic
 
     def write(self, table: str, *messages: Message) -> None:
         produce(self.bootstrap, self.topic(table), messages)
 
-    def take(self, table: str, until: int) -> None:
+    def expire(self, table: str, until: int) -> None:
         """Delete a topic's records before an offset, like retention."""
         client = AdminClient({"bootstrap.servers": self.bootstrap})
         for gone in client.delete_records([TopicPartition(self.topic(table), 0, until)]).values():
@@ -84,8 +84,8 @@ class HandmadeRelay:
         if begun:
             begin = {"status": "BEGIN", "data_collections": None, "ts_ms": lsn * 1000, "commit_lsn": lsn}
             self._write("transaction", begin)
-        told = [{"data_collection": f"public.{table}", "event_count": n} for table, n in events.items()]
-        end = {"status": "END", "data_collections": told, "ts_ms": lsn * 1000, "commit_lsn": lsn}
+        counts = [{"data_collection": f"public.{table}", "event_count": n} for table, n in events.items()]
+        end = {"status": "END", "data_collections": counts, "ts_ms": lsn * 1000, "commit_lsn": lsn}
         self._write("transaction", end)
 
     def mirror(
@@ -117,10 +117,10 @@ class HandmadeRelay:
         *,
         checkpoint: str = "checkpoint",
         using: Using = "iceberg",
-        how: Callable[..., StreamingQuery] = pg.mirror,
+        query_function: Callable[..., StreamingQuery] = pg.mirror,
         **choices: Any,
     ) -> StreamingQuery:
-        return how(
+        return query_function(
             self.spark,
             self.bootstrap,
             {self.topic(table): target for table, target in tables.items()},

@@ -17,7 +17,7 @@ A_COLUMN: Final = 15
 class Calls:
     """The calls of a block."""
 
-    made: int = 0
+    count: int = 0
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def counted_calls(spark: SparkSession) -> Iterator[Calls]:
     send, calls = client.send_command, Calls()
 
     def counting(self: Any, command: str, *args: Any, **kwargs: Any) -> Any:
-        calls.made += not command.startswith(MEMORY_COMMAND_NAME)
+        calls.count += not command.startswith(MEMORY_COMMAND_NAME)
         return send(self, command, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:

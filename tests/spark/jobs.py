@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 class Jobs:
     """The jobs of a block, once it has ended."""
 
-    made: int = 0
+    count: int = 0
 
 
 @contextmanager
@@ -24,4 +24,4 @@ def counted_jobs(spark: SparkSession) -> Iterator[Jobs]:
         yield jobs
     finally:
         context._jsc.clearJobGroup()
-        jobs.made = len(context.statusTracker().getJobIdsForGroup(group))
+        jobs.count = len(context.statusTracker().getJobIdsForGroup(group))

@@ -43,11 +43,11 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     with ExitStack() as stack:
         port, page = stack.enter_context(reserved_ports(2))
 
-        def start(name: str, told: str, *arguments: str) -> None:
+        def start(name: str, ready_line: str, *arguments: str) -> None:
             log = folder / f"{name}.log"
             daemon = Daemon(name, log)
             command: list[str | os.PathLike[str]] = ["env", *given, *java, *arguments]
-            daemon.start(command, ready=lambda: told in log.read_text(), timeout=_START_S, cwd=folder)
+            daemon.start(command, ready=lambda: ready_line in log.read_text(), timeout=_START_S, cwd=folder)
             stack.callback(daemon.stop, SIGTERM, timeout=_START_S)
 
         master = f"spark://127.0.0.1:{port}"
@@ -55,6 +55,6 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         start("master", "I have been elected leader", "org.apache.spark.deploy.master.Master", *where)
         for work in works:
             size = ["-c", "1", "-m", "700m", "-d", str(work), "--host", "127.0.0.1", "--webui-port", "0"]
-            told = "Successfully registered with master"
-            start(work.name, told, "org.apache.spark.deploy.worker.Worker", *size, master)
+            ready_line = "Successfully registered with master"
+            start(work.name, ready_line, "org.apache.spark.deploy.worker.Worker", *size, master)
         yield Cluster(master, works, {**os.environ, **ours})

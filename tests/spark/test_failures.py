@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from pgrelay import log
 from pgrelay import spark as pg
 from pgrelay.errors import PgrelayError, RecordError, SetupError, exit_code
-from pgrelay.spark.failures import log_unread, reason, told_of
+from pgrelay.spark.failures import log_unreadable, one_line, wrap_java_errors
 from pgrelay.spark.lake.merge import MissingRow
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark_mirror.failure import told_at_start, told_of_java
+from pgrelay.spark_mirror.failure import wrap_java_exit, wrap_start_errors
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.handmade_records import change
 
@@ -26,7 +26,7 @@ ID = Column("id", "int4", key=True, encoding="integer")
 
 
 @pytest.mark.parametrize(
-    ("told_by_somebody", "refused"),
+    ("setting", "refused"),
     [
         (
             "ADD CONSTRAINT few CHECK (id < 5)",
@@ -39,13 +39,13 @@ ID = Column("id", "int4", key=True, encoding="integer")
     ],
 )
 def test_a_refusal_by_the_target_is_one_line_with_topic_target_and_cure(
-    spark: SparkSession, handmade: HandmadeRelay, target: str, told_by_somebody: str, refused: str
+    spark: SparkSession, handmade: HandmadeRelay, target: str, setting: str, refused: str
 ) -> None:
     """A process that is started again would meet it again."""
     topic = handmade.table("a", ID, Column("note", "text"))
     handmade.write("a", change("c", 10, after={"id": 1, "note": "one"}))
     handmade.mirror({"a": target}, using="delta")
-    spark.sql(f"ALTER TABLE {target} {told_by_somebody}")
+    spark.sql(f"ALTER TABLE {target} {setting}")
     handmade.write("a", change("u", 11, after={"id": 1, "note": "uno"}))
     handmade.write("a", change("c", 12, after={"id": 9, "note": None}))
     line = rf"{topic} to {target}: {refused}"
@@ -54,25 +54,25 @@ def test_a_refusal_by_the_target_is_one_line_with_topic_target_and_cure(
     error = pg.query_error(ended.value)
     schema = pg.table_schemas(spark, handmade.bootstrap, handmade.prefix)[topic]
     changes = pg.read_changes(spark, handmade.bootstrap, topic, schema=schema)
-    with pytest.raises(SetupError, match=line) as told:
+    with pytest.raises(SetupError, match=line) as caught:
         pg.apply_changes(changes, target, schema=schema)
-    assert (type(error), str(error)) == (SetupError, str(told.value))
+    assert (type(error), str(error)) == (SetupError, str(caught.value))
     assert "\n" not in str(error)
 
 
 def test_a_folder_that_can_not_be_created_is_one_line_with_the_cure(spark: SparkSession, target: str) -> None:
     cure = "; let this process write there, or name another folder$"
-    with pytest.raises(PgrelayError, match=f"^checkpoint /proc/none: .*Mkdirs failed .*{cure}") as told:
-        Checkpoint(spark, "/proc/none").keep_topic_ids({})
-    with pytest.raises(PgrelayError, match=f"^here: .*LOG_PATH.*{cure}"), told_of("here"):
+    with pytest.raises(PgrelayError, match=f"^checkpoint /proc/none: .*Mkdirs failed .*{cure}") as caught:
+        Checkpoint(spark, "/proc/none").save_topic_ids({})
+    with pytest.raises(PgrelayError, match=f"^here: .*LOG_PATH.*{cure}"), wrap_java_errors("here"):
         spark.sql(f"CREATE TABLE {target} (id int) USING delta LOCATION '/proc/none'")
-    assert exit_code(told.value) == 1
+    assert exit_code(caught.value) == 1
 
 
 @pytest.mark.parametrize("kind", [RecordError, MissingRow])
 def test_our_own_errors_keep_their_exit_code_from_any_module(kind: type[PgrelayError]) -> None:
-    told = f"[STREAM_FAILED]\nTraceback:\n  merge\n{kind.__module__}.{kind.__name__}: a: no row\n\tat java"
-    error = pg.query_error(StreamingQueryException(told))
+    text = f"[STREAM_FAILED]\nTraceback:\n  merge\n{kind.__module__}.{kind.__name__}: a: no row\n\tat java"
+    error = pg.query_error(StreamingQueryException(text))
     assert (type(error), str(error), exit_code(error)) == (kind, "a: no row", 4)
 
 
@@ -80,25 +80,25 @@ def test_an_option_that_spark_refuses_is_a_setup_error(spark: SparkSession) -> N
     options = {"kafka.bootstrap.servers": "nowhere", "subscribe": "a", "kafka.auto.offset.reset": "none"}
     with (
         pytest.raises(SetupError, match=r"^kafka\.options: .*auto\.offset\.reset"),
-        told_at_start("kafka.options"),
+        wrap_start_errors("kafka.options"),
     ):
         spark.readStream.format("kafka").options(**options).load()
 
 
 def test_a_file_that_java_can_not_read_is_a_pgrelay_error(spark: SparkSession, tmp_path: Path) -> None:
     with (
-        pytest.raises(PgrelayError, match=r"^lake: java\.io\.FileNotFoundException: .*/metadata") as told,
-        told_at_start("lake"),
+        pytest.raises(PgrelayError, match=r"^lake: java\.io\.FileNotFoundException: .*/metadata") as caught,
+        wrap_start_errors("lake"),
     ):
         Checkpoint(spark, tmp_path).query_id()
-    assert exit_code(told.value) == 1
+    assert exit_code(caught.value) == 1
 
 
 def test_a_master_that_spark_gave_up_is_named() -> None:
-    told = "spark: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
+    text = "spark: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
     refused = r"its own line above says why; at the start, check spark\.master$"
-    with pytest.raises(PgrelayError, match=refused), told_at_start("spark"):
-        raise PgrelayError(told)
+    with pytest.raises(PgrelayError, match=refused), wrap_start_errors("spark"):
+        raise PgrelayError(text)
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,11 @@ def test_a_killed_java_process_is_a_pgrelay_error(gone: Exception) -> None:
     stop = threading.Event()
     with (
         pytest.raises(PgrelayError, match=r"Java process has ended: .*maxOffsetsPerTrigger"),
-        told_of_java(stop),
+        wrap_java_exit(stop),
     ):
         raise gone
     stop.set()
-    with told_of_java(stop):  # Java was stopped together with us
+    with wrap_java_exit(stop):  # Java was stopped together with us
         raise gone
 
 
@@ -120,20 +120,20 @@ def test_the_reason_of_an_error_is_its_root_cause(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     with pytest.raises(Exception, match="number") as thrown:
         jvm.java.util.concurrent.CompletableFuture.failedFuture(jvm.java.io.IOException("no number")).get()
-    assert reason(thrown.value) == "java.io.IOException: no number"
-    assert reason(ValueError("no number\nand more")) == "no number"
-    assert reason(ValueError("no \x1b[2Jnumber")) == "no \\x1b[2Jnumber"
+    assert one_line(thrown.value) == "java.io.IOException: no number"
+    assert one_line(ValueError("no number\nand more")) == "no number"
+    assert one_line(ValueError("no \x1b[2Jnumber")) == "no \\x1b[2Jnumber"
 
 
 @pytest.mark.usefixtures("restored_logging")
 def test_what_is_of_no_consequence_is_told_only_at_level_debug(capfd: pytest.CaptureFixture[str]) -> None:
     structlog.reset_defaults()
-    log_unread("the topics' ids", ValueError("no broker"))
+    log_unreadable("the topics' ids", ValueError("no broker"))
     assert capfd.readouterr() == ("", ""), "structlog, as it is in a notebook, shows every level"
     log.configure("debug")
-    log_unread("the topics' ids", ValueError("no broker"))
-    told = json.loads(capfd.readouterr().err)
-    assert (told["event"], told["reason"]) == ("the topics' ids can't be read", "no broker")
+    log_unreadable("the topics' ids", ValueError("no broker"))
+    event = json.loads(capfd.readouterr().err)
+    assert (event["event"], event["reason"]) == ("the topics' ids can't be read", "no broker")
 
 
 def test_records_that_go_while_a_query_runs_are_told_with_the_cure(
@@ -147,14 +147,14 @@ def test_records_that_go_while_a_query_runs_are_told_with_the_cure(
     query = once.option("checkpointLocation", str(tmp_path))
     query.start().awaitTermination()
     handmade.write("a", *(change("c", 20 + n, after={"id": n}) for n in range(3)))
-    handmade.take("a", 3)
+    handmade.expire("a", 3)
     with pytest.raises(StreamingQueryException) as ended:
         query.start().awaitTermination()
-    told = (
+    message = (
         "the query failed: records that it was to read are gone from Kafka, a topic was re-created, or "
         "startingOffsets are past its end; start"
     )
-    assert str(pg.query_error(ended.value)).startswith(told)
+    assert str(pg.query_error(ended.value)).startswith(message)
 
 
 def test_starting_offsets_past_the_end_are_told_with_the_cure(
@@ -181,8 +181,8 @@ def test_starting_offsets_past_the_end_are_told_with_the_cure(
 
 
 def test_starting_offsets_that_leave_a_partition_out_are_told_with_the_cure() -> None:
-    told = "[STREAM_FAILED] assertion failed: If startingOffsets contains specific offsets, you must specify"
-    error = pg.query_error(StreamingQueryException(told + " all TopicPartitions.\nUse -1 for latest, -2 for"))
+    text = "[STREAM_FAILED] assertion failed: If startingOffsets contains specific offsets, you must specify"
+    error = pg.query_error(StreamingQueryException(text + " all TopicPartitions.\nUse -1 for latest, -2 for"))
     assert type(error) is SetupError
     assert str(error).startswith("startingOffsets: Spark begins at them only if they name exactly")
 

@@ -20,7 +20,7 @@ def topic(handmade: HandmadeRelay) -> str:
     """A topic whose first 20 of 30 records are gone."""
     topic = handmade.table("a", ID)
     handmade.write("a", *(change("c", 10 + n, after={"id": n}) for n in range(30)))
-    handmade.take("a", 20)
+    handmade.expire("a", 20)
     return topic
 
 
@@ -32,24 +32,24 @@ def test_a_partition_is_read_by_several_tasks(
     assert records.count() == 10
 
 
-@pytest.mark.parametrize(("told", "longest_ms"), [({}, 10), ({"kafka.fetch.max.wait.ms": "7"}, 7)])
+@pytest.mark.parametrize(("given", "longest_ms"), [({}, 10), ({"kafka.fetch.max.wait.ms": "7"}, 7)])
 def test_a_task_does_not_wait_for_records_after_its_last(
-    spark: SparkSession, told: dict[str, str], longest_ms: int
+    spark: SparkSession, given: dict[str, str], longest_ms: int
 ) -> None:
     """By default a broker would hold back Spark's question where the partition ends for half a second."""
-    source: Any = read_topics(spark, "nowhere:1", "a", options=told, streaming=True)._jdf
+    source: Any = read_topics(spark, "nowhere:1", "a", options=given, streaming=True)._jdf
     options = source.queryExecution().analyzed().extraOptions()
     assert int(options.get("kafka.fetch.max.wait.ms")) == longest_ms
 
 
 @pytest.mark.parametrize(
-    "told", [{"failOnDataLoss": "false"}, {"failondataloss": "FALSE", "minPartitions": "15"}]
+    "given", [{"failOnDataLoss": "false"}, {"failondataloss": "FALSE", "minPartitions": "15"}]
 )
 def test_a_partition_with_missing_records_is_read_by_one_task(
-    spark: SparkSession, handmade: HandmadeRelay, topic: str, told: dict[str, str]
+    spark: SparkSession, handmade: HandmadeRelay, topic: str, given: dict[str, str]
 ) -> None:
     """Spark's tasks would take consumers from each other, and fail or skip existing records."""
-    options = {**told, "startingOffsets": json.dumps({topic: {"0": 0}})}
+    options = {**given, "startingOffsets": json.dumps({topic: {"0": 0}})}
     records = read_topics(spark, handmade.bootstrap, topic, options=options)
     assert records.rdd.getNumPartitions() == 1
     assert [row["offset"] for row in records.select("offset").collect()] == list(range(20, 30))

@@ -18,15 +18,15 @@ TABLES = {"p.a": "lake.a"}
 
 
 def test_a_single_topic_instead_of_a_list_is_refused(spark: SparkSession) -> None:
-    told = r"topics='p\.a': write a list of topics, \['p\.a'\]"
-    with pytest.raises(SetupError, match=told):
+    message = r"topics='p\.a': write a list of topics, \['p\.a'\]"
+    with pytest.raises(SetupError, match=message):
         pg.table_schemas(spark, "nowhere", "p", topics="p.a")
-    with pytest.raises(SetupError, match=told):
+    with pytest.raises(SetupError, match=message):
         pg.registry_schemas("http://nowhere", "p.a")
 
 
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "message"),
     [
         ({"topics": 5}, r"^topics=5: write a list of topics$"),
         ({"topics": ["p.a", 5]}, r"^topics=\['p\.a', 5\]: write a list of topics$"),
@@ -38,9 +38,9 @@ def test_a_single_topic_instead_of_a_list_is_refused(spark: SparkSession) -> Non
     ],
 )
 def test_the_schema_topic_is_asked_for_as_it_should_be(
-    spark: SparkSession, choice: dict[str, Any], told: str
+    spark: SparkSession, choice: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(SetupError, match=told):
+    with pytest.raises(SetupError, match=message):
         pg.table_schemas(spark, **{"servers": "nowhere:1", "prefix": "p"} | choice)
 
 
@@ -84,7 +84,7 @@ def test_a_schema_topic_that_can_not_be_read_is_one_line(spark: SparkSession) ->
 
 
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "message"),
     [
         ({"prefix": None}, r"^prefix=None: write the relay's records\.prefix"),
         ({"topic": "{nope}"}, r"^topic='\{nope\}': write the relay's records\.topic, of \{prefix\}, "),
@@ -93,8 +93,8 @@ def test_a_schema_topic_that_can_not_be_read_is_one_line(spark: SparkSession) ->
         ({"dsn": None}, r"^dsn=None: write how to connect to Postgres"),
     ],
 )
-def test_encodings_that_no_relay_has_are_refused(choice: dict[str, Any], told: str) -> None:
-    with pytest.raises(SetupError, match=told):
+def test_encodings_that_no_relay_has_are_refused(choice: dict[str, Any], message: str) -> None:
+    with pytest.raises(SetupError, match=message):
         pg.postgres_schemas(**{"dsn": "host=nowhere", "prefix": "p"} | choice)
 
 
@@ -118,7 +118,7 @@ def test_columns_are_named_one_by_one() -> None:
 
 @pytest.mark.parametrize("call", [pg.mirror, pg.history])
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "message"),
     [
         ({"text_columns": {"p.a": "at"}}, r"text_columns: p\.a has 'at': write a list of columns, \['at'\]"),
         (
@@ -206,10 +206,10 @@ def test_columns_are_named_one_by_one() -> None:
     ],
 )
 def test_an_argument_of_the_wrong_kind_is_refused(
-    spark: SparkSession, tmp_path: Path, call: Callable[..., object], choice: dict[str, Any], told: str
+    spark: SparkSession, tmp_path: Path, call: Callable[..., object], choice: dict[str, Any], message: str
 ) -> None:
     given = {"servers": "nowhere:1", "tables": TABLES, "prefix": "p", "checkpoint": tmp_path} | choice
-    with pytest.raises(SetupError, match=told) as caught:
+    with pytest.raises(SetupError, match=message) as caught:
         call(spark, **given)
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -219,7 +219,7 @@ def test_a_checkpoint_that_can_not_be_written_is_told(spark: SparkSession, tmp_p
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(PgrelayError, match=rf"^checkpoint {file}: .*{file}"):
-        Checkpoint(spark, file).keep_topic_ids({"p.a": "x"})
+        Checkpoint(spark, file).save_topic_ids({"p.a": "x"})
 
 
 @pytest.mark.parametrize("tables", [["p.a"], {}])
@@ -230,10 +230,10 @@ def test_targets_are_given_by_topic(spark: SparkSession, tmp_path: Path, tables:
 
 @pytest.mark.parametrize("schema", [{}, None], ids=["all of them", "none"])
 def test_one_tables_schema_is_needed(spark: SparkSession, schema: Any) -> None:
-    told = r"schema: a (dict|NoneType) is no TableSchema: write schema=table_schemas\(\.\.\.\)\[topic\]"
-    with pytest.raises(SetupError, match=told):
+    message = r"schema: a (dict|NoneType) is no TableSchema: write schema=table_schemas\(\.\.\.\)\[topic\]"
+    with pytest.raises(SetupError, match=message):
         pg.read_changes(spark, "nowhere", "p.a", schema=schema)
-    with pytest.raises(SetupError, match=told):
+    with pytest.raises(SetupError, match=message):
         pg.apply_changes(spark.range(1), "lake.a", schema=schema)
 
 
@@ -246,16 +246,16 @@ def test_changes_are_those_of_one_topic(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"startingOffsets": "latest"}, r"^options: starting offset can't be latest for batch queries"),
         ({"kafka.auto.offset.reset": "none"}, r"^options: Kafka option 'auto\.offset\.reset' is not suppo"),
     ],
 )
 def test_an_option_that_spark_itself_refuses_is_one_line(
-    spark: SparkSession, options: dict[str, str], told: str
+    spark: SparkSession, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(SetupError, match=told) as caught:
+    with pytest.raises(SetupError, match=message) as caught:
         pg.read_changes(spark, "nowhere:1", "p.a", schema=table("p.a"), options=options)
     assert "\n" not in str(caught.value)
 

@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark.lake.history import HistoryTarget
 from pgrelay.spark.lake.iceberg import IcebergTable
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.target import Target
-from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.records.changes import Decoder
 from pgrelay.spark.records.json_records import JsonRecords
 from pgrelay.spark.schemas.columns import Column
@@ -99,7 +99,7 @@ def test_a_thread_reads_such_names_too(spark: SparkSession) -> None:
     records = as_read(spark, "app.public.t", [change("c", 10, after=row(1, "a"))])
     with ThreadPoolExecutor(1) as pool:
         changes = pool.submit(JsonRecords(schema, None).changes, records).result()
-    assert [told.corrupt for told in changes.collect()] == [None]
+    assert [row.corrupt for row in changes.collect()] == [None]
 
 
 def test_a_name_that_the_session_would_replace_a_part_of_is_refused(spark: SparkSession) -> None:
@@ -145,9 +145,12 @@ def test_a_column_named_like_one_of_the_format_is_refused_until_renamed(
 ) -> None:
     """Spark's MERGE into Iceberg writes its own code into `__row_operation`."""
     column = Column("__Row_Operation", "text")
-    told = TableVersion((1, 0), (ID, column)), TableVersion((20, 0), (ID, replace(column, name="operation")))
-    schema = TableSchema("app.public.t", "public", "t", told, "1", taken=IcebergTable.taken)
-    before = replace(schema, versions=told[:1])
+    known_versions = (
+        TableVersion((1, 0), (ID, column)),
+        TableVersion((20, 0), (ID, replace(column, name="operation"))),
+    )
+    schema = TableSchema("app.public.t", "public", "t", known_versions, "1", taken=IcebergTable.taken)
+    before = replace(schema, versions=known_versions[:1])
     messages = [change("c", 10, after={"ts": 1, "__Row_Operation": "a"})]
     with pytest.raises(
         SetupError, match="the lake format has a column named '__Row_Operation' itself: rename it"

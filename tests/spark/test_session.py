@@ -19,7 +19,13 @@ from structlog.testing import capture_logs
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.session import _SECRET, _attach_tables, _refuse_invalid, _start_java, _with_jars
+from pgrelay.spark.session import (
+    _SECRET,
+    _jar_settings,
+    _refuse_invalid_options,
+    _register_tables,
+    _start_java,
+)
 from tests.spark.handmade_records import change, changes_of, rows, table
 from tests.spark.jobs import counted_jobs
 from tests.spark.options import SECRET
@@ -89,7 +95,7 @@ def test_a_commit_takes_as_many_jobs_in_any_time_zone(spark: SparkSession, targe
         batch = changes_of(spark, SCHEMA, written).where(f"offset = {number}")
         with counted_jobs(spark) as counted:
             pg.apply_changes(batch, target, schema=SCHEMA)
-        return counted.made
+        return counted.count
 
     jobs(0), jobs(1)  # creates the table, and writes the first rows
     with java_time_zone(spark, "UTC"):
@@ -102,14 +108,14 @@ def test_a_commit_takes_as_many_jobs_in_any_time_zone(spark: SparkSession, targe
 def java_time_zone(spark: SparkSession, name: str) -> Iterator[None]:
     java: Any = spark._jvm.java  # type: ignore[union-attr]
     zones, properties = java.util.TimeZone, java.lang.System
-    zone, told = zones.getDefault(), properties.getProperty("user.timezone")
+    zone, setting = zones.getDefault(), properties.getProperty("user.timezone")
     zones.setDefault(zones.getTimeZone(name))
     properties.setProperty("user.timezone", name)  # Delta looks at both
     try:
         yield
     finally:
         zones.setDefault(zone)
-        properties.setProperty("user.timezone", told)
+        properties.setProperty("user.timezone", setting)
 
 
 def test_no_copy_is_made_of_the_jars(spark: SparkSession) -> None:
@@ -150,7 +156,7 @@ def test_sparks_own_page_is_off_unless_asked_for(spark: SparkSession) -> None:
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[4, 2]"])
 def test_one_process_finds_the_jars_by_its_class_path(master: str) -> None:
     jars = [Path("/m2/a.jar"), Path("/m2/b.jar")]
-    assert _with_jars(jars, master, {}) == {"spark.driver.extraClassPath": "/m2/a.jar:/m2/b.jar"}
+    assert _jar_settings(jars, master, {}) == {"spark.driver.extraClassPath": "/m2/a.jar:/m2/b.jar"}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +172,7 @@ def test_one_process_finds_the_jars_by_its_class_path(master: str) -> None:
 def test_other_processes_get_the_jars_from_spark(master: str | None, options: dict[str, str]) -> None:
     """So that an option that names jars does not meet ours in the class path."""
     jars = [Path("/m2/a.jar"), Path("/m2/b.jar")]
-    assert _with_jars(jars, master, options) == {"spark.jars": "/m2/a.jar,/m2/b.jar"}
+    assert _jar_settings(jars, master, options) == {"spark.jars": "/m2/a.jar,/m2/b.jar"}
 
 
 def test_a_running_session_without_delta_is_refused(
@@ -183,7 +189,7 @@ def test_a_java_process_without_the_jars_is_refused(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As after stop() of a session that was not ours: its Java process stays.
-    monkeypatch.setattr(sys.modules[pg.session.__module__], "_running", lambda: None)
+    monkeypatch.setattr(sys.modules[pg.session.__module__], "_active_session", lambda: None)
     monkeypatch.setattr(sys.modules[pg.session.__module__], "_EXTENSIONS", ("no.such.Extension",))
     with pytest.raises(SetupError, match=r"has the jars of neither Delta nor Iceberg: restart Python"):
         pg.session()
@@ -204,13 +210,13 @@ def test_another_thread_gets_the_running_session(spark: SparkSession, tmp_path: 
 
 def test_a_warehouse_without_the_jars_of_its_file_system_is_refused(spark: SparkSession) -> None:
     with pytest.raises(SetupError, match=r"^s3a://lake: .*S3AFileSystem not found: name the jars"):
-        _attach_tables(spark, "s3a://lake/of/tables")
+        _register_tables(spark, "s3a://lake/of/tables")
 
 
 def test_a_value_that_a_new_session_would_not_take_is_refused(spark: SparkSession) -> None:
     """PySpark would try, for more than minutes, to show the error of a session with such a value."""
     with pytest.raises(SetupError, match=r"^options: .*'many' in the config .*shuffle\.partitions"):
-        _refuse_invalid({"spark.app.name": "x", "spark.sql.shuffle.partitions": "many"})
+        _refuse_invalid_options({"spark.app.name": "x", "spark.sql.shuffle.partitions": "many"})
 
 
 def test_another_master_is_refused(spark: SparkSession, warehouse: Path) -> None:
@@ -232,13 +238,13 @@ def test_a_folder_that_can_not_be_a_table_does_not_prevent_a_start(
     commit = log / f"{0:020}.json"
     for checksum in [*log.glob("*.crc"), *log.glob(".*.crc")]:
         checksum.unlink(missing_ok=True)
-    told = [json.loads(line) for line in commit.read_text().splitlines()]
+    entries = [json.loads(line) for line in commit.read_text().splitlines()]
     features = {"readerFeatures": ["ofTomorrow"], "writerFeatures": ["ofTomorrow"]}
     later = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
-    actions = [later if "protocol" in action else action for action in told]
+    actions = [later if "protocol" in action else action for action in entries]
     commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
     with capture_logs() as logs:
-        _attach_tables(spark, str(folder))
+        _register_tables(spark, str(folder))
     skipped = {Path(urlsplit(each["folder"]).path).name: each["reason"] for each in logs}
     assert skipped.keys() == {"raw-events", "t", "later"}
     assert "ofTomorrow" in skipped["later"]

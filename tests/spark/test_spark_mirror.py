@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pgrelay import spark as pg
 from pgrelay.early_stop import SignalRecorder
 from pgrelay.errors import SetupError
-from pgrelay.spark_mirror.run import _asked_to_stop, _leave_failures_to_us
+from pgrelay.spark_mirror.run import _silence_failures, _stop_on_signal
 from tests.docs.pages import blocks
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -80,8 +80,8 @@ def test_it_mirrors_and_reports_until_asked_to_stop(
         assert mirror.stop() == 0
         assert " ERROR " not in mirror.log_text  # as in Spark's error entries, not in its own settings
         assert "[Stage " not in mirror.log_text
-        told = mirror.events("batch")
-        assert sum(event["records"] for event in told if event["target"] == "lake.orders") == 59
+        batches = mirror.events("batch")
+        assert sum(event["records"] for event in batches if event["target"] == "lake.orders") == 59
         assert mirror.events("stopped")
         for table in ("orders", "notes"):
             assert in_lake(spark, mirror, table) == in_postgres(database, table)
@@ -160,7 +160,7 @@ def test_a_signal_at_the_start_is_no_error_of_the_call_that_it_interrupts() -> N
     """Py4J catches every Exception that ends a call, and takes it for the end of Java's process."""
     stop, before = threading.Event(), SignalRecorder()
     try:
-        with pytest.raises(KeyboardInterrupt), _asked_to_stop(stop), suppress(Exception):
+        with pytest.raises(KeyboardInterrupt), _stop_on_signal(stop), suppress(Exception):
             signal.raise_signal(signal.SIGTERM)
     finally:
         before.restore()
@@ -170,15 +170,15 @@ def test_a_signal_at_the_start_is_no_error_of_the_call_that_it_interrupts() -> N
 def test_a_refused_statement_is_logged_by_nobody_else(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logger, told = PySparkLogger.getLogger("SQLQueryContextLogger"), list[logging.LogRecord]()
-    monkeypatch.setattr(logger, "handle", told.append)
+    logger, records = PySparkLogger.getLogger("SQLQueryContextLogger"), list[logging.LogRecord]()
+    monkeypatch.setattr(logger, "handle", records.append)
     level = logger.level
     for _ in range(2):
         with pytest.raises(AnalysisException):
             spark.sql("ALTER TABLE nowhere ADD COLUMN a INT")
-        _leave_failures_to_us(spark)
+        _silence_failures(spark)
     logger.setLevel(level)
-    assert len(told) == 1  # before it was left to us
+    assert len(records) == 1  # before it was left to us
 
 
 @pytest.mark.parametrize(

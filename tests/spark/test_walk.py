@@ -30,7 +30,7 @@ def test_every_block_of_the_pages_runs(
     relay = new_relay().start().wait_streaming()
     database.execute("INSERT INTO orders VALUES (1, 9.50), (2, 3); UPDATE orders SET price = 4 WHERE id = 2")
     database.execute("DELETE FROM orders WHERE id = 1; INSERT INTO orders VALUES (3, NULL)")
-    bring_what_was_there_before(database)
+    load_earlier_rows(database)
     relay.caught_up()
     ours = {
         "localhost:9092": relay.kafka.bootstrap,
@@ -60,7 +60,7 @@ def test_every_block_of_the_pages_runs(
     }
 
 
-def bring_what_was_there_before(database: Database) -> None:
+def load_earlier_rows(database: Database) -> None:
     """Load the earlier rows as the page does; each statement commits."""
     block, _of_a_table_without_a_key = (block for block in blocks("sql") if block.page == "docs/spark.md")
     for statement in block.text.split(";"):

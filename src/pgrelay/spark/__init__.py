@@ -17,7 +17,7 @@ from pgrelay.spark.lake.upkeep import compact, purge
 from pgrelay.spark.mirrors.listener import MirrorListener
 from pgrelay.spark.mirrors.mirror import history, mirror
 from pgrelay.spark.mirrors.query_error import query_error
-from pgrelay.spark.mirrors.whole_tables import MirrorPosition, mirror_position
+from pgrelay.spark.mirrors.state_tables import MirrorPosition, mirror_position
 from pgrelay.spark.records.changes import read_changes
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.postgres_schemas import postgres_schemas

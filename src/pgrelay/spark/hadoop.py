@@ -10,41 +10,41 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import cause
+from pgrelay.spark.failures import root_cause
 
 # RFC 3986, but of at least two characters: a drive letter is no scheme.
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE | re.ASCII)
 
 
-def absolute(folder: str | os.PathLike[str]) -> str:
-    """A folder as an absolute path; a URI (`s3a://lake`, `dbfs:/lake`) only loses trailing slashes."""
+def absolute_location(folder: str | os.PathLike[str]) -> str:
+    """A folder as an absolute path; a URI (`s3a://lake`, `dbfs:/lake`) only loses its trailing slashes."""
     text = os.fspath(folder)
     return text.rstrip("/") if _SCHEME.match(text) else str(Path(text).absolute())
 
 
-def path(spark: SparkSession, location: Any) -> JavaObject:
+def hadoop_path(spark: SparkSession, location: Any) -> JavaObject:
     """Hadoop's Path of a string or a Java URI."""
     jvm: Any = spark._jvm
-    made: JavaObject = jvm.org.apache.hadoop.fs.Path(location)
-    return made
+    created: JavaObject = jvm.org.apache.hadoop.fs.Path(location)
+    return created
 
 
-def file_system(spark: SparkSession, of: JavaObject) -> JavaObject:
+def file_system(spark: SparkSession, path: JavaObject) -> JavaObject:
     """The file system of a path, with the session's settings.
 
-    Raises SetupError if Java has no class for it, which is found without asking a server.
+    Raises SetupError if Java has no class for it, which shows without asking a server.
     """
     conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
     jvm: Any = spark._jvm
-    place = of.toUri()
-    if (scheme := place.getScheme()) is not None:
+    uri = path.toUri()
+    if (scheme := uri.getScheme()) is not None:
         try:
             jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
         except Py4JJavaError as error:
             raise SetupError(
-                f"{scheme}://{place.getAuthority() or ''}: {cause(error)}: name the jars of its file system "
-                "in `jars` of a new process, or in --jars of spark-submit; docs/spark-operations.md, 'On an "
-                "object store', has those of s3a"
+                f"{scheme}://{uri.getAuthority() or ''}: {root_cause(error)}: name the jars of its file "
+                "system in `jars` of a new process, or in --jars of spark-submit; docs/spark-operations.md, "
+                "'On an object store', has those of s3a"
             ) from None
-    found: JavaObject = of.getFileSystem(conf)
+    found: JavaObject = path.getFileSystem(conf)
     return found

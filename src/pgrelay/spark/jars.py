@@ -1,9 +1,8 @@
-"""The jars that Spark needs beside its own: Kafka, Avro, Delta and Iceberg, in versions that were run
-together.
+"""The jars that Spark needs beside its own: Kafka, Avro, Delta and Iceberg, in versions tested together.
 
 The list is fixed, not resolved, and leaves out the jars that PySpark has: the connector's own POM names an
-artefact that was never published, and resolving in Spark (`spark.jars.packages`) takes a minute.
-To change a version, run `jgo.resolve` over the five of _NAMED, and leave out PySpark's jars.
+artifact that was never published, and resolving in Spark (`spark.jars.packages`) takes a minute.
+To change a version, run `jgo.resolve` over the five of _DIRECT, and leave out PySpark's jars.
 """
 
 import re
@@ -15,7 +14,7 @@ from typing import Final
 from pgrelay.embedded.jars import Progress, fetch_jars
 from pgrelay.errors import SetupError
 
-_NAMED: Final = (
+_DIRECT: Final = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.spark:spark-avro_2.13:4.1.1",
@@ -23,7 +22,7 @@ _NAMED: Final = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
 )
 
-_NEEDED_BY_THEM: Final = (
+_DEPENDENCIES: Final = (
     "com.fasterxml.jackson.datatype:jackson-datatype-jdk8:2.21.2",
     "io.delta:delta-kernel-api:4.4.0",
     "io.delta:delta-kernel-defaults:4.4.0",
@@ -53,9 +52,9 @@ def spark_jars(progress: Progress | None = None, *, more: Sequence[str] = ()) ->
     for coordinate in more:
         if not isinstance(coordinate, str) or not _COORDINATE.fullmatch(coordinate):
             raise SetupError(f"jars: {coordinate!r} is not group:artifact:version, as Maven names a jar")
-    return fetch_jars((*_NAMED, *_NEEDED_BY_THEM, *more), progress or _tell)
+    return fetch_jars((*_DIRECT, *_DEPENDENCIES, *more), progress or _print_progress)
 
 
-def _tell(name: str, size: int) -> None:
+def _print_progress(name: str, size: int) -> None:
     if size == 0:
         print(f"pgrelay.spark: fetching {name}", file=sys.stderr, flush=True)

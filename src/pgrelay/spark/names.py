@@ -1,4 +1,4 @@
-"""Names in Spark SQL, and those that pgrelay adds to a table."""
+"""Names and constants in Spark SQL, and the columns that pgrelay adds to a table."""
 
 import re
 from collections.abc import Iterable
@@ -17,28 +17,28 @@ _ODD: Final = ("'", "\\")
 _PARTS: Final = re.compile(r"['\\]|[^'\\]+")
 
 
-def carried(name: str) -> str:
-    """The name of a table's column in frames that have our columns too: no name of ours has a colon."""
+def row_column(name: str) -> str:
+    """The name of a table's column in frames that have our columns too, none of which has a colon."""
     return f"row:{name}"
 
 
-def as_carried(names: Iterable[str], row: str = "") -> list[str]:
-    """SQL of columns under their `carried` names; `row` is what they are taken from, such as `after.`."""
-    return [f"{row}{quoted(name)} AS {quoted(carried(name))}" for name in names]
+def as_row_columns(names: Iterable[str], row: str = "") -> list[str]:
+    """SQL of columns under their `row_column` names; `row` is what they are read from, such as `after.`."""
+    return [f"{row}{quoted(name)} AS {quoted(row_column(name))}" for name in names]
 
 
-def told_key(key: Iterable[str]) -> Expression:
-    """A row's key for a message, in JSON. The row has the columns under their `carried` names.
+def key_json(key: Iterable[str]) -> Expression:
+    """A row's key as JSON, for a message. The row has the columns under their `row_column` names.
 
-    Written by Spark: Python's own date and time can't hold all that a column can.
+    Spark writes it: Python's own date and time can't hold all that a column can.
     """
-    return F.to_json(F.struct(*(F.col(quoted(carried(name))).alias(name) for name in key)))
+    return F.to_json(F.struct(*(F.col(quoted(row_column(name))).alias(name) for name in key)))
 
 
 def columns_and_values(names: Iterable[str], commit_lsn: str = f"s.{COMMIT_LSN}") -> tuple[str, str]:
-    """The columns and values of an INSERT of live rows from `s`, which has the table's columns `carried`."""
+    """The columns and values of an INSERT of live rows from `s`, which has the `row_column` names."""
     names = list(names)
-    values = [*(f"s.{quoted(carried(name))}" for name in names), commit_lsn, f"s.{SEQ}"]
+    values = [*(f"s.{quoted(row_column(name))}" for name in names), commit_lsn, f"s.{SEQ}"]
     return ", ".join([*map(quoted, names), COMMIT_LSN, SEQ]), ", ".join(values)
 
 
@@ -56,7 +56,7 @@ def literal(text: str) -> str:
 def constant(text: str) -> str:
     """A text as a constant expression of SQL.
 
-    Without a backslash: a setting of the session decides whether one escapes, or means itself.
+    It has no backslash: a setting of the session decides whether that escapes or stands for itself.
     """
     parts = [f"chr({ord(part)})" if part in _ODD else f"'{part}'" for part in _PARTS.findall(text)]
     return f"concat({', '.join(parts)})" if len(parts) > 1 else (parts or ["''"])[0]

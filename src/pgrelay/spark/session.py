@@ -1,4 +1,4 @@
-"""A Spark session with everything set: jars, Java, the catalogs of Delta and Iceberg."""
+"""A Spark session with everything set up: jars, Java, the catalogs of Delta and Iceberg."""
 
 import os
 import re
@@ -17,8 +17,8 @@ from pyspark.sql.utils import to_str
 from pgrelay.early_stop import defer_signals, preserve_sigint_handler
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import accepted, cause
-from pgrelay.spark.hadoop import absolute
+from pgrelay.spark.failures import root_cause, wrap_invalid_arguments
+from pgrelay.spark.hadoop import absolute_location
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.java import java_home
 from pgrelay.spark.lake.delta_folders import delta_tables
@@ -38,7 +38,7 @@ _SETTINGS: Final = {
     "spark.sql.catalog.iceberg.type": "hadoop",
     # Each session has its own cache, and a streaming query its own session: ours would read outdated tables.
     "spark.sql.catalog.iceberg.cache-enabled": "false",
-    # Iceberg's vectorized reader leaves an object on the heap, for ever, for each file that it reads
+    # Iceberg's vectorized reader leaks an object on the heap for each file that it reads
     # (apache/iceberg#13937). A mirror reads all of a target's files in each batch.
     "spark.sql.iceberg.vectorization.enabled": "false",
     # 50 by default: a merge of a few rows would take seconds for the table's log alone.
@@ -50,7 +50,7 @@ _SETTINGS: Final = {
     # A merge has dozens of compiled plans, which the next merge reuses if they are still cached.
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.session.timeZone": "UTC",
-    # A column named ${env:HOME} would be called by what that is, here and in our own statements.
+    # A column named ${env:HOME} would get that variable's value for a name, also in our own statements.
     "spark.sql.variable.substitute": "false",
     # Keep years before 1582 and after 9999 as they are.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -64,19 +64,19 @@ _WAREHOUSE: Final = "spark-warehouse"  # Spark's own default
 _MASTER: Final = "local[*]"
 
 # Masters that run everything in the driver's own process.
-_ONE_PROCESS: Final = re.compile(r"local(\[[^]]*\])?")
+_IN_PROCESS_MASTER: Final = re.compile(r"local(\[[^]]*\])?")
 _JARS: Final = "spark.jars"
-# Names of settings that Spark itself shows to nobody (`spark.redaction.regex`), and others like them.
+# Names of settings that Spark itself redacts (`spark.redaction.regex`), and others like them.
 _SECRET: Final = re.compile(
     r"(?i)secret|password|token|(access|account|private|encryption)[.]?key|passphrase|user[.]info|jaas|credential"
 )
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 
-# Characters that Hadoop gives a meaning of their own in a pattern of paths.
+# Characters that are special in Hadoop's path patterns.
 _GLOB: Final = re.compile(r"[\\*?\[\]{}]")
 
 # Delta logs an error about its own filter whenever it reads a table with deletion vectors: in each merge.
-_CRIES_WOLF: Final = "org.apache.spark.sql.delta.DeltaParquetFileFormat"
+_NOISY_LOGGER: Final = "org.apache.spark.sql.delta.DeltaParquetFileFormat"
 
 
 def session(
@@ -98,13 +98,13 @@ def session(
     """
     if not isinstance(warehouse, str | os.PathLike):
         raise SetupError(f"warehouse={warehouse!r}: write a folder or a URI")
-    location, chosen = absolute(warehouse), _chosen(options)
-    running = _running()
+    location, chosen = absolute_location(warehouse), _validated_options(options)
+    running = _active_session()
     if running is not None:
-        told = {} if warehouse == _WAREHOUSE else {"spark.sql.warehouse.dir": location}
+        asked = {} if warehouse == _WAREHOUSE else {"spark.sql.warehouse.dir": location}
         if master not in (None, _MASTER):
-            told["spark.master"] = master
-        return _as_asked(running, told | chosen)
+            asked["spark.master"] = master
+        return _reconfigured(running, asked | chosen)
     settings = _SETTINGS | {
         "spark.sql.warehouse.dir": location,
         "spark.sql.catalog.iceberg.warehouse": f"{location}/iceberg",
@@ -113,25 +113,25 @@ def session(
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
-            settings |= _on_this_machine()
+            settings |= _local_settings()
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        settings |= _with_jars(spark_jars(progress, more=jars), master, chosen)
+        settings |= _jar_settings(spark_jars(progress, more=jars), master, chosen)
         os.environ["JAVA_HOME"] = str(java_home())
         _start_java(settings | chosen, master)
     else:
         _refuse_without_jars()
-    _refuse_invalid(chosen)
+    _refuse_invalid_options(chosen)
     for key, value in (settings | chosen).items():
         builder = builder.config(key, value)
     with preserve_sigint_handler():  # PySpark's handler would call Java in the middle of another call
         spark = builder.getOrCreate()
-    silence(spark, _CRIES_WOLF)
-    _attach_tables(spark, location)
+    silence_logger(spark, _NOISY_LOGGER)
+    _register_tables(spark, location)
     return spark
 
 
-def _chosen(options: Mapping[str, str] | None) -> dict[str, str]:
-    """The user's settings. Raises SetupError for what can't be one."""
+def _validated_options(options: Mapping[str, str] | None) -> dict[str, str]:
+    """The user's settings. Raises SetupError for what can't be a setting."""
     if not isinstance(options or {}, Mapping):
         raise SetupError(f"options={options!r}: write a dict of Spark's settings")
     chosen = dict(options or {})
@@ -143,11 +143,11 @@ def _chosen(options: Mapping[str, str] | None) -> dict[str, str]:
     return chosen
 
 
-def _refuse_invalid(options: Mapping[str, str]) -> None:
-    """Raise SetupError for a value that Spark's SQL does not take.
+def _refuse_invalid_options(options: Mapping[str, str]) -> None:
+    """Raise SetupError for a value that Spark SQL does not accept.
 
     A new session would refuse it only after its start. To show that error PySpark asks the session, which
-    fails with the same error, and so on: PySpark had not given up after six minutes.
+    fails with the same error, and so on: after six minutes PySpark was still at it.
     """
     jvm: Any = SparkContext._jvm
     conf = jvm.org.apache.spark.sql.internal.SQLConf()
@@ -155,12 +155,11 @@ def _refuse_invalid(options: Mapping[str, str]) -> None:
         try:
             conf.setConfString(key, to_str(value) or "")
         except (CapturedException, Py4JJavaError) as error:
-            raise SetupError(f"options: {cause(error)}") from error
+            raise SetupError(f"options: {root_cause(error)}") from error
 
 
 def require_session(spark: SparkSession) -> None:
-    """Raise SetupError if that is no session, if it was stopped, or if it is one of Spark Connect, from which
-    Java can't be called."""
+    """Raise SetupError if it is no session, was stopped, or is Spark Connect's, which can't call Java."""
     if not isinstance(spark, SparkSession):
         raise SetupError(
             f"spark={spark!r}: give a SparkSession with its Java process at hand, such as session() makes; "
@@ -170,8 +169,8 @@ def require_session(spark: SparkSession) -> None:
         raise SetupError("spark: this session was stopped: make another with session()")
 
 
-def _on_this_machine() -> dict[str, str]:
-    """The settings of a local master, beside those of any."""
+def _local_settings() -> dict[str, str]:
+    """The settings for a local master, beside those for any."""
     processors = str(os.cpu_count() or 2)
     return {
         "spark.sql.shuffle.partitions": processors,
@@ -193,30 +192,30 @@ def _start_java(settings: Mapping[str, str], master: str | None) -> None:
     What it is started with is in its arguments, which every account of the machine can read. It gets all
     settings later, when the session begins.
     """
-    told = SparkConf(loadDefaults=False)
+    conf = SparkConf(loadDefaults=False)
     if master is not None:
-        told.setMaster(master)
+        conf.setMaster(master)
     for key, value in settings.items():
         if _SECRET.search(key) is None:
-            told.set(key, to_str(value) or "")
+            conf.set(key, to_str(value) or "")
     # A Java process that has begun, and finds nobody to report to, runs for ever.
     with defer_signals():
-        SparkContext._ensure_initialized(conf=told)
+        SparkContext._ensure_initialized(conf=conf)
 
 
-def _with_jars(jars: list[Path], master: str | None, options: Mapping[str, str]) -> dict[str, str]:
+def _jar_settings(jars: list[Path], master: str | None, options: Mapping[str, str]) -> dict[str, str]:
     """The setting by which Java finds the jars.
 
     Spark copies those of `spark.jars`, for its other processes, and leaves the copy in /tmp if it is killed:
     69 MB each time.
     """
-    alone = master is not None and _ONE_PROCESS.fullmatch(master)
+    alone = master is not None and _IN_PROCESS_MASTER.fullmatch(master)
     if alone and _JARS not in options and _CLASS_PATH not in options:
         return {_CLASS_PATH: os.pathsep.join(map(str, jars))}
     return {_JARS: ",".join(map(str, jars))}
 
 
-def _running() -> SparkSession | None:
+def _active_session() -> SparkSession | None:
     """The thread's session if it has one, else the process's; None if there is none."""
     try:
         running = SparkSession.active()
@@ -226,7 +225,7 @@ def _running() -> SparkSession | None:
 
 
 def _refuse_without_jars() -> None:
-    """Raise SetupError if the running Java process was started by others, without the jars we need."""
+    """Raise SetupError if somebody else started the running Java process, without the jars we need."""
     SparkContext._ensure_initialized()
     jvm: Any = SparkContext._jvm
     if not any(jvm.org.apache.spark.util.Utils.classIsLoadable(extension) for extension in _EXTENSIONS):
@@ -237,7 +236,7 @@ def _refuse_without_jars() -> None:
         )
 
 
-def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
+def _reconfigured(running: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     """The running session, with these settings. Raises SetupError if it can't have them."""
     extensions = running.conf.get("spark.sql.extensions", None) or ""
     if not any(extension in extensions for extension in _EXTENSIONS):
@@ -246,11 +245,13 @@ def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
             f"start this session first, or start that one with {_EXTENSIONS[0]} in spark.sql.extensions and "
             "spark_jars() in spark.jars"
         )
-    for key, value in told.items():
+    for key, value in settings.items():
         if running.conf.isModifiable(key):
-            with accepted("options"):
+            with wrap_invalid_arguments("options"):
                 running.conf.set(key, value)
-        elif _plain(has := running.conf.get(key, None) or "") != _plain(to_str(value) or ""):
+        elif _without_scheme(has := running.conf.get(key, None) or "") != _without_scheme(
+            to_str(value) or ""
+        ):
             # stop() leaves the Java process, with the memory and options that it was started with.
             cure = "restart Python" if key.startswith("spark.driver.") else "stop() it first"
             raise SetupError(
@@ -260,21 +261,21 @@ def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
     return running
 
 
-def _plain(value: str) -> str:
-    """A setting in which the spellings of one folder are equal."""
+def _without_scheme(value: str) -> str:
+    """A setting with all spellings of a local folder made equal."""
     return re.sub("^file:/*", "/", value).rstrip("/")
 
 
-def silence(spark: SparkSession, logger: str) -> None:
-    """Log nothing of that logger of Java's any more."""
+def silence_logger(spark: SparkSession, logger: str) -> None:
+    """Switch one of Java's loggers off."""
     jvm = spark._jvm
     assert jvm is not None
     log4j = jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
 
 
-def _attach_tables(spark: SparkSession, location: str) -> None:
-    """Register the Delta tables of the warehouse: the catalog of a session is empty at its start.
+def _register_tables(spark: SparkSession, location: str) -> None:
+    """Register the Delta tables of the warehouse: a session's catalog is empty at its start.
 
     Warns of each that the catalog can't have, because of its name, or because a later Delta made it. Raises
     SetupError if Java lacks the jars of the warehouse's file system.
@@ -292,5 +293,5 @@ def _attach_tables(spark: SparkSession, location: str) -> None:
                 _log.warning(
                     "a Delta table of the warehouse can't be registered in the session",
                     folder=place,
-                    reason=cause(error),
+                    reason=root_cause(error),
                 )

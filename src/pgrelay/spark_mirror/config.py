@@ -137,7 +137,9 @@ def load(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) 
     Raises SetupError: one line for each mistake.
     """
     config = load_as(MirrorConfig, path, read(path, _EXAMPLE), environ, example=_EXAMPLE)
-    from pgrelay.spark.hadoop import absolute  # takes a second, so only after the file was found valid
+    from pgrelay.spark.hadoop import (
+        absolute_location,
+    )  # takes a second, so only after the file was found valid
 
-    warehouse = absolute(config.lake.warehouse)
+    warehouse = absolute_location(config.lake.warehouse)
     return config.model_copy(update={"lake": config.lake.model_copy(update={"warehouse": warehouse})})

@@ -1,4 +1,4 @@
-"""Why a streaming query did not start, or lost its Java process: our own errors in place of Spark's."""
+"""Our own errors for a query that did not start, or that lost its Java process."""
 
 import threading
 from collections.abc import Iterator
@@ -10,46 +10,46 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException
 
 from pgrelay.errors import PgrelayError, SetupError
-from pgrelay.spark.failures import reason, told_of
+from pgrelay.spark.failures import one_line, wrap_java_errors
 
 _log = structlog.get_logger(__name__)
 
-_REFUSED: Final = "java.lang.IllegalArgumentException"
+_ILLEGAL_ARGUMENT: Final = "java.lang.IllegalArgumentException"
 _NO_JAVA: Final = (
     "Spark's Java process did not start: the lines that it printed say why; check spark.master, and "
     "spark.driver.memory in spark.options"
 )
 
-# What calls say after Spark has given up, such as a master, which it tells only in its own log.
+# The text of errors after Spark has given up, say on its master; only its own log says why.
 _STOPPED: Final = "stopped SparkContext"
-_GIVEN_UP: Final = "Spark has ended by itself: its own line above says why; at the start, check spark.master"
+_ENDED: Final = "Spark has ended by itself: its own line above says why; at the start, check spark.master"
 
 
 @contextmanager
-def told_at_start(of: str) -> Iterator[None]:
-    """Raises one line for what Spark throws in the block: SetupError if it does not accept an option."""
+def wrap_start_errors(of: str) -> Iterator[None]:
+    """Raises PgrelayError for what Spark throws in the block, and SetupError if it rejects an option."""
     try:
-        with told_of(of):
+        with wrap_java_errors(of):
             yield
     except PgrelayError as error:
         if isinstance(error.__cause__, IllegalArgumentException):
-            raise SetupError(str(error).replace(f"{_REFUSED}: ", "")) from error
+            raise SetupError(str(error).replace(f"{_ILLEGAL_ARGUMENT}: ", "")) from error
         if _STOPPED in str(error):
-            raise PgrelayError(_GIVEN_UP) from error
+            raise PgrelayError(_ENDED) from error
         raise
-    except PySparkException as error:  # from Python's side
-        told = _NO_JAVA if error.getCondition() == "JAVA_GATEWAY_EXITED" else f"{of}: {reason(error)}"
-        raise PgrelayError(told) from error
+    except PySparkException as error:  # from PySpark itself, not from Java
+        no_java = error.getCondition() == "JAVA_GATEWAY_EXITED"
+        raise PgrelayError(_NO_JAVA if no_java else f"{of}: {one_line(error)}") from error
 
 
 @contextmanager
-def told_of_java(stop: threading.Event) -> Iterator[None]:
-    """Raises one line if Spark's Java process ends in the block; only warns if we are to `stop` anyway."""
+def wrap_java_exit(stop: threading.Event) -> Iterator[None]:
+    """Raises PgrelayError if Spark's Java process ends in the block; only warns if we are to `stop`."""
     try:
         yield
     except (Py4JError, ConnectionError) as error:
         if isinstance(error, Py4JJavaError):
-            raise  # the Java process is there
+            raise  # the Java process is alive
         if stop.is_set():
             _log.warning(
                 "Spark's Java process was stopped too: the current batch is cut off, and will be repeated"

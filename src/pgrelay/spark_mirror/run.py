@@ -1,4 +1,4 @@
-"""The mirror's process: a session, one query, its metrics, and an orderly end."""
+"""The process of `pgrelay spark-mirror`: a session, one query, its metrics, and an orderly end."""
 
 import logging
 import math
@@ -22,9 +22,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pgrelay import spark as pg
 from pgrelay.early_stop import active_recorder, set_handlers
 from pgrelay.errors import Interrupted
-from pgrelay.spark.session import silence
+from pgrelay.spark.session import silence_logger
 from pgrelay.spark_mirror.config import MirrorConfig
-from pgrelay.spark_mirror.failure import told_at_start, told_of_java
+from pgrelay.spark_mirror.failure import wrap_java_exit, wrap_start_errors
 from pgrelay.spark_mirror.upkeep import Upkeep
 from pgrelay.status.listening import listen_error
 
@@ -35,17 +35,17 @@ _QUERY: Final = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExec
 # Where PySpark logs each statement that Spark refuses, even if that is caught.
 _STATEMENTS: Final = "SQLQueryContextLogger"
 
-# They would log a trace of each task and statement that is cut off.
-_TOLD_OF_A_CUT: Final = (
+# They would log a stack trace of each task and statement that is cancelled.
+_CANCELLATION_LOGGERS: Final = (
     "org.apache.spark.util.Utils",
     "org.apache.spark.sql.delta.commands.MergeIntoCommand",
     "org.apache.spark.sql.delta.files.DeltaFileFormatWriter",
 )
 
 # PySpark shows a bar for each stage by default, between the lines of the log.
-_NO_BARS: Final = {"spark.ui.showConsoleProgress": "false"}
+_NO_PROGRESS_BARS: Final = {"spark.ui.showConsoleProgress": "false"}
 
-_LOOK_EVERY_S: Final = 1
+_POLL_INTERVAL_S: Final = 1
 
 # Less than the 30 s that Kubernetes waits before it kills.
 _GRACE_S: Final = 20.0
@@ -59,23 +59,23 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
     """
     stop = threading.Event()
     done = False
-    metrics = registry()
+    metrics = metrics_registry()
     try:
-        with _asked_to_stop(stop), _served(config, metrics), told_of_java(stop):
-            with told_at_start("spark, lake.warehouse"):
+        with _stop_on_signal(stop), _metrics_server(config, metrics), wrap_java_exit(stop):
+            with wrap_start_errors("spark, lake.warehouse"):
                 spark = _session(config)
-            _leave_failures_to_us(spark)
+            _silence_failures(spark)
             set_handlers(lambda _number, _frame: stop.set())
             try:
                 spark.streams.addListener(_listener(spark, config, metrics))
                 upkeep = Upkeep(spark, config.lake)
                 while not (done or stop.is_set()):
-                    with told_at_start("kafka.options, lake"):
+                    with wrap_start_errors("kafka.options, lake"):
                         query = _query(spark, config, once)
                     # With --once, targets that are due wait until it has read all.
-                    done = _follow(spark, query, stop, math.inf if once else upkeep.rest_s())
+                    done = _await_query(spark, query, stop, math.inf if once else upkeep.until_due_s())
                     upkeep.run(stop)
-                _let_the_listener_finish(spark)
+                _drain_listener_bus(spark)
             finally:
                 spark.stop()
     except KeyboardInterrupt:
@@ -85,11 +85,11 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
         raise Interrupted("stopped before the targets had all that the topics hold: run it again")
 
 
-def registry() -> CollectorRegistry:
-    """For the mirror's metrics, beside those of its process, whose start the alert PgrelayRestarts counts."""
-    made = CollectorRegistry()
-    ProcessCollector(registry=made)
-    return made
+def metrics_registry() -> CollectorRegistry:
+    """A registry for the mirror's metrics, with the process's own: PgrelayRestarts counts its starts."""
+    created = CollectorRegistry()
+    ProcessCollector(registry=created)
+    return created
 
 
 def _session(config: MirrorConfig) -> SparkSession:
@@ -100,22 +100,22 @@ def _session(config: MirrorConfig) -> SparkSession:
     spark = pg.session(
         config.lake.warehouse,
         master,
-        options=_NO_BARS | config.spark.options,
+        options=_NO_PROGRESS_BARS | config.spark.options,
         jars=config.spark.jars,
-        progress=_fetching,
+        progress=_log_fetch,
     )
     _log.info("Spark runs", version=spark.version, master=spark.sparkContext.master)
     return spark
 
 
-def _leave_failures_to_us(spark: SparkSession) -> None:
-    """What a batch raises is logged by neither Py4J nor Spark, with Java's traces: `_follow` reports it."""
+def _silence_failures(spark: SparkSession) -> None:
+    """Keep Py4J and Spark from logging what a batch raises, with Java's traces: `_await_query` reports it."""
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     PySparkLogger.getLogger(_STATEMENTS).setLevel(logging.CRITICAL)
-    silence(spark, _QUERY)
+    silence_logger(spark, _QUERY)
 
 
-def _fetching(name: str, size: int) -> None:
+def _log_fetch(name: str, size: int) -> None:
     if size == 0:
         _log.info("fetching", jar=name)
 
@@ -153,19 +153,19 @@ def _query(spark: SparkSession, config: MirrorConfig, once: bool) -> StreamingQu
     )
 
 
-def _follow(spark: SparkSession, query: StreamingQuery, stop: threading.Event, for_s: float) -> bool:
-    """Wait until the query ends, or is asked to end, or time is over; then until its current batch has ended.
+def _await_query(spark: SparkSession, query: StreamingQuery, stop: threading.Event, timeout_s: float) -> bool:
+    """Wait until the query ends, or we are to `stop`, or time is up; then until the current batch has ended.
 
-    Returns whether it ended by itself.
+    Returns whether the query ended by itself.
     """
-    until = time.monotonic() + for_s
+    until = time.monotonic() + timeout_s
     try:
         while not stop.is_set() and time.monotonic() < until:
-            if query.awaitTermination(_LOOK_EVERY_S):
+            if query.awaitTermination(_POLL_INTERVAL_S):
                 return True
         if not _finish_batch(query, stop):
-            for logger in _TOLD_OF_A_CUT:
-                silence(spark, logger)
+            for logger in _CANCELLATION_LOGGERS:
+                silence_logger(spark, logger)
         if not query.isActive:
             query.awaitTermination()  # raises what it ended with
         query.stop()
@@ -178,9 +178,9 @@ def _follow(spark: SparkSession, query: StreamingQuery, stop: threading.Event, f
 
 
 def _finish_batch(query: StreamingQuery, stop: threading.Event) -> bool:
-    """Wait for the current batch, but once we are to `stop` only for a while. False if that was too short.
+    """Wait for the current batch, but only for a while once we are to `stop`. False if that was too short.
 
-    Cutting it off does no harm, but all of it is repeated.
+    To cut it off does no harm, but all of it is repeated.
     """
     _log.info("stopping after the current batch" if stop.is_set() else "pausing after the current batch")
     deadline = math.inf
@@ -190,12 +190,12 @@ def _finish_batch(query: StreamingQuery, stop: threading.Event) -> bool:
         if time.monotonic() > deadline:
             _log.warning("the current batch is cut off, and will be repeated", waited_s=_GRACE_S)
             return False
-        query.awaitTermination(_LOOK_EVERY_S)
+        query.awaitTermination(_POLL_INTERVAL_S)
     return True
 
 
-def _let_the_listener_finish(spark: SparkSession) -> None:
-    """Wait for the listener, which hears of the last batch a moment after the batch has ended."""
+def _drain_listener_bus(spark: SparkSession) -> None:
+    """Wait for the listener, which hears of the last batch only a moment after the batch has ended."""
     context: Any = spark.sparkContext._jsc
     with suppress(Py4JError):  # a missing log line is no failure
         context.sc().listenerBus().waitUntilEmpty(int(_GRACE_S * 1000))
@@ -207,7 +207,7 @@ def _last_batch(query: StreamingQuery) -> int | None:
 
 
 @contextmanager
-def _served(config: MirrorConfig, metrics: CollectorRegistry) -> Iterator[None]:
+def _metrics_server(config: MirrorConfig, metrics: CollectorRegistry) -> Iterator[None]:
     """Serves the metrics at the configured address during the block."""
     if config.http.address is None:
         yield
@@ -227,7 +227,7 @@ def _served(config: MirrorConfig, metrics: CollectorRegistry) -> Iterator[None]:
 
 
 @contextmanager
-def _asked_to_stop(stop: threading.Event) -> Iterator[None]:
+def _stop_on_signal(stop: threading.Event) -> Iterator[None]:
     """Lets a signal end the start right away, until there is a query to stop. Ignores them afterwards."""
 
     def leave(number: int, frame: object) -> None:

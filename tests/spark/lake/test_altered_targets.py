@@ -7,9 +7,9 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import RecordError, SetupError
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.history import HistoryTarget
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
-from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from tests.spark.handmade import HandmadeRelay
@@ -24,8 +24,8 @@ both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
 
 def followed(first: list[Column], later: list[Column]) -> TableSchema:
     """A schema whose second version begins at LSN 101."""
-    told = TableVersion((1, 0), tuple(first)), TableVersion((101, 0), tuple(later))
-    return TableSchema(TOPIC, "public", "t", told, "1")
+    known_versions = TableVersion((1, 0), tuple(first)), TableVersion((101, 0), tuple(later))
+    return TableSchema(TOPIC, "public", "t", known_versions, "1")
 
 
 class Altered:
@@ -137,7 +137,7 @@ def test_an_update_that_leaves_out_a_value_is_applied_where_the_key_must_not_be_
     """Such as in Iceberg's identifier fields."""
     altered = Altered(spark, target, "iceberg", table(TOPIC, ID, NAME, BIG))
     altered.batch(change("c", 10, after={"id": 1, "name": "a", "big": "x"}))
-    columns: Any = altered.table.loaded().table().updateSchema()
+    columns: Any = altered.table.load().table().updateSchema()
     columns.allowIncompatibleChanges().requireColumn("id").commit()
     altered.batch(change("u", 11, after={"id": 1, "name": "b"}, unchanged=["big"]))
     assert rows(altered.table.rows()) == {(1, "b", "x"): 1}

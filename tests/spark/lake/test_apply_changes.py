@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, StructType
 
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, RecordError, SetupError
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.positions import Positions
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.target import Target

@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructType
 
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import LakeTable
 from tests.spark.earlier import UNMADE
 from tests.spark.lake.folders import age, log_of
@@ -64,7 +64,7 @@ def test_a_sessions_own_retention_stays(spark: SparkSession, target: str, name: 
     spark.conf.set(default, "interval 30 days")
     try:
         made.create(StructType().add("id", IntegerType()))
-        made.beside("__own").create(StructType().add("id", IntegerType()))
+        made.companion("__own").create(StructType().add("id", IntegerType()))
     finally:
         spark.conf.unset(default)
     found = {k: v for k, v in made.properties().items() if "Retention" in k}

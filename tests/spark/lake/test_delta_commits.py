@@ -20,9 +20,9 @@ def test_a_restore_by_time_is_taken_for_a_loss_and_a_shorter_log_too(
     version = lake.commit()
     [moment] = spark.sql(f"DESCRIBE HISTORY {lake.table.name} LIMIT 1").select("timestamp").collect()
     lake.commit()
-    assert lake.is_undone(version + 2)  # such as of a folder that came from a backup
+    assert lake.is_reverted(version + 2)  # such as of a folder that came from a backup
     spark.sql(f"RESTORE TABLE {lake.table.name} TO TIMESTAMP AS OF '{moment['timestamp']}'")
-    assert lake.is_undone(version)
+    assert lake.is_reverted(version)
 
 
 def test_a_commit_that_does_not_say_what_it_did_is_no_loss(topic: Topic, target: str) -> None:

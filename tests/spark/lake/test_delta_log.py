@@ -8,13 +8,13 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructType
 
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import LakeTable
 from tests.spark.lake.folders import age, log_of
 
 
 def own_table(spark: SparkSession, target: str) -> LakeTable:
-    made = lake_table(spark, target, "delta").beside("__own")
+    made = lake_table(spark, target, "delta").companion("__own")
     made.create(StructType().add("id", IntegerType()))
     return made
 
@@ -51,7 +51,7 @@ def test_a_delta_that_lacks_the_call_keeps_its_log(
         bare: JavaObject = spark._jvm.java.lang.Object()  # type: ignore[union-attr]
         return bare
 
-    monkeypatch.setattr(LakeTable, "loaded", without_log)
+    monkeypatch.setattr(LakeTable, "load", without_log)
     own.set_properties({"number": "1"})
     monkeypatch.undo()
     assert own.properties()["number"] == "1"

@@ -11,7 +11,7 @@ from pgrelay import spark as pg
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.lake import evolution
 from pgrelay.spark.lake.evolution import evolve
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.positions import Positions
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.schemas.columns import Column
@@ -32,11 +32,11 @@ def versions(topic: Topic, *columns: list[Column]) -> TableSchema:
 
 def schema_of(topic: str, *columns: list[Column]) -> TableSchema:
     """The same for a topic that need not exist."""
-    told = [TableVersion((1 + 100 * number, 0), tuple(each)) for number, each in enumerate(columns)]
-    return TableSchema(topic, "public", "t", tuple(told), "1")
+    known_versions = [TableVersion((1 + 100 * number, 0), tuple(each)) for number, each in enumerate(columns)]
+    return TableSchema(topic, "public", "t", tuple(known_versions), "1")
 
 
-def made(spark: SparkSession, target: str, using: Using, schema: TableSchema, *values: str) -> LakeTable:
+def created(spark: SparkSession, target: str, using: Using, schema: TableSchema, *values: str) -> LakeTable:
     """A target with these rows."""
     table = lake_table(spark, target, using)
     kind = schema.row_type.add("__commit_lsn", LongType()).add("__seq", LongType())
@@ -86,7 +86,7 @@ def test_a_column_name_may_change_its_case(topic: Topic, target: str, using: Usi
 
 def test_a_name_is_free_before_it_is_taken_in_another_case(spark: SparkSession, target: str) -> None:
     known = schema_of("t", [ID, A, REGION, B], [ID, replace(REGION, name="A"), B])
-    table = made(spark, target, "iceberg", known.until((1, 0)), "1, 'x', 7, 'b'")
+    table = created(spark, target, "iceberg", known.until((1, 0)), "1, 'x', 7, 'b'")
     evolve(table, known, (1, 0), live=table.rows)
     assert rows(table.rows(), "id", "A", "b") == Counter([(1, 7, "b")])
 
@@ -123,7 +123,7 @@ def test_a_target_without_rows_follows_any_change(topic: Topic, target: str, usi
 def test_a_new_key_column_is_refused_while_rows_lack_its_value(spark: SparkSession, target: str) -> None:
     keyed = replace(REGION, key=True)
     known = schema_of("t", [ID, A], [ID, A, REGION], [ID, A, keyed])
-    table = made(spark, target, "delta", known.until((101, 0)), "1, 'A', 7", "2, 'B', NULL")
+    table = created(spark, target, "delta", known.until((101, 0)), "1, 'A', 7", "2, 'B', NULL")
     with pytest.raises(SetupError, match=r"from LSN 0/C9 on, column 'region' is part of the key.*; to go on"):
         evolve(table, known, (101, 0), live=table.rows)
     # Changes are not merged into that row.
@@ -154,9 +154,9 @@ def test_a_column_with_a_dropped_ones_name_survives_a_kill_in_between(
     spark: SparkSession, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = schema_of("t", [ID, A, B], [ID, B], [ID, A])
-    table = made(spark, target, "delta", known.until((1, 0)), "1, 'A', 'B'")
+    table = created(spark, target, "delta", known.until((1, 0)), "1, 'A', 'B'")
     with monkeypatch.context() as killed:
-        killed.setattr(evolution, "demand", lambda *_: pytest.fail("killed"))
+        killed.setattr(evolution, "require_columns", lambda *_: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception, match="killed"):
             evolve(table, known, (1, 0), live=table.rows)
     since = Positions.read(table, known).schema_position
@@ -170,7 +170,7 @@ def test_a_column_that_somebody_dropped_from_the_target_is_named(
     spark: SparkSession, target: str, using: Using
 ) -> None:
     known = schema_of("t", [ID, A], [ID, A, B])
-    table = made(spark, target, using, known.until((1, 0)), "1, 'A'")
+    table = created(spark, target, using, known.until((1, 0)), "1, 'A'")
     spark.sql(f"ALTER TABLE {table.name} DROP COLUMN a")
     with pytest.raises(SetupError, match=r"^t: column 'a' is string, but in .* it is missing"):
         evolve(table, known, (1, 0), live=table.rows)
@@ -180,12 +180,14 @@ def test_dropped_columns_that_a_history_keeps_make_way_for_their_names(
     spark: SparkSession, target: str
 ) -> None:
     number = replace(REGION, name="a")
-    told: list[tuple[tuple[int, int], list[Column]]] = [
+    known_versions: list[tuple[tuple[int, int], list[Column]]] = [
         *[((1, 0), [ID, A]), ((101, 1), [ID]), ((101, 3), [ID, number]), ((101, 5), [ID])],  # one transaction
         *[((101, 7), [ID, A]), ((201, 0), [ID, replace(number, name="A")])],  # one statement
     ]
-    known = replace(schema_of("t"), versions=tuple(TableVersion(at, tuple(columns)) for at, columns in told))
-    table = made(spark, target, "iceberg", known.until((1, 0)), "1, 'x'")
+    known = replace(
+        schema_of("t"), versions=tuple(TableVersion(at, tuple(columns)) for at, columns in known_versions)
+    )
+    table = created(spark, target, "iceberg", known.until((1, 0)), "1, 'x'")
     evolve(table, known, (1, 0), live=table.rows, keep_dropped=True)
     asides = ["a__before_0_65", "a__before_0_65_7", "a__before_0_C9"]
     assert table.rows().columns == ["id", asides[0], "__commit_lsn", "__seq", *asides[1:], "A"]
@@ -200,10 +202,10 @@ def test_a_type_change_that_iceberg_lacks_is_refused_while_there_are_rows(
     known = versions(topic, [ID, number], [ID, wide])
     topic.write(change("c", 10, after={"id": 1, "n": 5}), change("c", 110, after={"id": 2, "n": "6"}))
     apply(topic, known.until((1, 0)), target, "iceberg", until=1)
-    told = (
+    message = (
         r"iceberg can't follow the change of column 'n' at LSN 0/65: Cannot .*int -> decimal.*; to go on, d"
     )
-    with pytest.raises(SetupError, match=told):
+    with pytest.raises(SetupError, match=message):
         apply(topic, known, target, "iceberg", since=1)
     spark.sql(f"DELETE FROM iceberg.{target}")
     apply(topic, known, target, "iceberg", since=1)
@@ -211,7 +213,7 @@ def test_a_type_change_that_iceberg_lacks_is_refused_while_there_are_rows(
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "told"),
+    ("was", "now", "change"),
     [
         (replace(REGION, type_name="int8"), REGION, "was bigint and is int"),
         (A, replace(REGION, name="a"), "was string and is int"),
@@ -220,13 +222,13 @@ def test_a_type_change_that_iceberg_lacks_is_refused_while_there_are_rows(
     ids=["int8 to int4", "text to int4", "int4 to text"],
 )
 def test_a_type_that_does_not_hold_the_values_is_refused_while_there_are_rows(
-    spark: SparkSession, target: str, was: Column, now: Column, told: str
+    spark: SparkSession, target: str, was: Column, now: Column, change: str
 ) -> None:
     known = schema_of("t", [ID, was], [ID, now])
-    table = made(spark, target, "iceberg", known.until((1, 0)), "1, 5")
+    table = created(spark, target, "iceberg", known.until((1, 0)), "1, 5")
     lost = (
-        rf"^t: column '{now.name}' {told} from LSN 0/65 on, and not all of its values can be carried over as "
-        "they are; to go on, drop"
+        rf"^t: column '{now.name}' {change} from LSN 0/65 on, and not all of its values can be carried over "
+        "as they are; to go on, drop"
     )
     with pytest.raises(SetupError, match=lost):
         evolve(table, known, (1, 0), live=table.rows)
@@ -249,7 +251,7 @@ def test_a_type_without_a_cast_in_spark_is_refused_while_there_are_rows(topic: T
 def test_an_arrays_elements_may_widen(spark: SparkSession, target: str, using: Using) -> None:
     narrow = Column("n", "_int4", encoding="array<integer>")
     known = schema_of("t", [ID, narrow], [ID, replace(narrow, type_name="_int8")])
-    table = made(spark, target, using, known.until((1, 0)), "1, array(1, NULL)")
+    table = created(spark, target, using, known.until((1, 0)), "1, array(1, NULL)")
     evolve(table, known, (1, 0), live=table.rows)
     spark.sql(f"INSERT INTO {table.name} VALUES (2, array({2**40}), 110, 0)")
     lists = table.rows().select("id", "n").collect()

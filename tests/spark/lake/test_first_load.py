@@ -9,9 +9,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pgrelay.spark.lake.applied import Applied
+from pgrelay.spark.lake.applied_positions import AppliedPositions
 from pgrelay.spark.lake.batch import Batch
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.target import Target
 from pgrelay.spark.schemas.columns import Column
@@ -45,10 +45,10 @@ def test_of_two_drivers_that_find_the_target_empty_one_fails(
     one, other = Target(lake, schema), Target(lake, schema)
     lake.create(one.table_type(schema))
     with ThreadPoolExecutor() as pool:
-        slow = pool.submit(one.write, Batch(held, schema, Applied(topic.name)))
+        slow = pool.submit(one.write, Batch(held, schema, AppliedPositions(topic.name)))
         try:
             wait_until(started.exists, "the slow driver writes")
-            other.write(Batch(changes, schema, Applied(topic.name)))
+            other.write(Batch(changes, schema, AppliedPositions(topic.name)))
         finally:
             done.touch()
         with pytest.raises(Exception, match=r"(?i)concurrent|conflict"):

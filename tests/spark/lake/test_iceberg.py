@@ -5,7 +5,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructType
 
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from tests.spark.lake.test_put_back import Lake, put_back
 
 
@@ -31,6 +31,6 @@ def test_expired_snapshots_tell_nothing(spark: SparkSession, target: str) -> Non
     first, second, third, fourth = (lake.commit() for _ in range(4))
     spark.sql(f"CALL iceberg.system.expire_snapshots(table => '{target}', snapshot_ids => ARRAY({third}))")
     # What led to the fourth is known no further than to the third.
-    assert [lake.is_undone(version) for version in (first, second, third, fourth)] == [False] * 4
+    assert [lake.is_reverted(version) for version in (first, second, third, fourth)] == [False] * 4
     put_back(lake.table, second)
-    assert [lake.is_undone(version) for version in (first, second, third, fourth)] == [False] * 3 + [True]
+    assert [lake.is_reverted(version) for version in (first, second, third, fourth)] == [False] * 3 + [True]

@@ -2,10 +2,10 @@
 
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.lake.applied import Applied
+from pgrelay.spark.lake.applied_positions import AppliedPositions
 from pgrelay.spark.lake.batch import Batch
 from pgrelay.spark.lake.latest import latest_rows
-from pgrelay.spark.names import carried
+from pgrelay.spark.names import row_column
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 from tests.spark.handmade_records import change, changes_of, table
@@ -27,9 +27,9 @@ def test_the_last_change_of_a_key_wins_column_by_column(spark: SparkSession) -> 
             change("d", 40, before={"id": 3}),
         ],
     )
-    found = latest_rows(Batch(changes, schema, Applied(schema.topic), unchanged=True))
-    rows = {row[carried("id")]: row for row in found.collect()}
-    assert {key: (row[carried("note")], row[carried(_ODD)]) for key, row in rows.items()} == {
+    found = latest_rows(Batch(changes, schema, AppliedPositions(schema.topic), has_unchanged=True))
+    rows = {row[row_column("id")]: row for row in found.collect()}
+    assert {key: (row[row_column("note")], row[row_column(_ODD)]) for key, row in rows.items()} == {
         1: ("c", "b"),
         2: ("d", None),
         3: (None, None),
@@ -47,8 +47,8 @@ def test_a_column_takes_few_calls_into_java(spark: SparkSession) -> None:
         schema = _schema(*(f"c{number}" for number in range(columns)))
         changes = changes_of(spark, schema, [change("d", 10, before={"id": 1})])
         with counted_calls(spark) as counted:
-            latest_rows(Batch(changes, schema, Applied(schema.topic), unchanged=True))
-        return counted.made
+            latest_rows(Batch(changes, schema, AppliedPositions(schema.topic), has_unchanged=True))
+        return counted.count
 
     assert calls(60) - calls(10) <= 50 * A_COLUMN
 

@@ -5,11 +5,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay.errors import RecordError
 from pgrelay.spark.lake.batch import summarize
+from pgrelay.spark.lake.history import HistoryTarget
 from pgrelay.spark.lake.latest import keyed_rows
-from pgrelay.spark.lake.lost_values import refuse_lost, with_nulls
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
+from pgrelay.spark.lake.lost_values import refuse_lost_values, with_nulls
 from pgrelay.spark.lake.target import Target
-from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import Message, change, changes_of, rows, table
 
@@ -27,12 +27,12 @@ def changes(spark: SparkSession, messages: list[Message]) -> DataFrame:
 @pytest.mark.parametrize("moved", [SPLIT, WHOLE], ids=["split", "whole"])
 def test_a_lost_value_is_refused_under_its_new_key_only(spark: SparkSession, moved: list[Message]) -> None:
     batch = summarize(changes(spark, moved), SCHEMA)
-    assert batch.lacking
+    assert batch.has_lost_values
     nulled = with_nulls(batch)
     lost = keyed_rows(nulled, more=("lost",)).where("size(lost) > 0")
     assert rows(lost, "`row:id`") == {(2,): 1}
     with pytest.raises(RecordError, match=r"LSN 0/C: the key of the row .*:2} was changed, .* big was not"):
-        refuse_lost(nulled)
+        refuse_lost_values(nulled)
 
 
 def test_a_key_with_a_time_outside_pythons_range_is_named_in_the_error(
@@ -51,4 +51,4 @@ def test_a_key_with_a_time_outside_pythons_range_is_named_in_the_error(
 
 def test_an_update_without_a_key_change_may_omit_a_large_value(spark: SparkSession) -> None:
     kept = change("u", 12, before={"id": 1}, after={"id": 1}, unchanged=["big"])
-    assert not summarize(changes(spark, [kept]), SCHEMA).lacking
+    assert not summarize(changes(spark, [kept]), SCHEMA).has_lost_values

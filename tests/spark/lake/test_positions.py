@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, PgrelayError, SetupError
-from pgrelay.spark.failures import told_of
+from pgrelay.spark.failures import wrap_java_errors
 from pgrelay.spark.lake import target as targets
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.merge import merge_rows
-from pgrelay.spark.lake.named import lake_table
 from pgrelay.spark.lake.positions import Positions, positions_table, target_properties
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.lake.target import Target
@@ -30,7 +30,7 @@ ID = Column("id", "int4", key=True, encoding="integer")
 A = Column("a", "text")
 
 
-def untold(schema: TableSchema) -> TableSchema:
+def from_registry(schema: TableSchema) -> TableSchema:
     """The last version as a schema registry gives it: without a cluster and without an LSN."""
     return replace(schema, versions=(replace(schema.latest, position=(0, 0)),), systemid="")
 
@@ -40,7 +40,7 @@ def test_an_unknown_cluster_is_not_taken_for_another_one(
     topic: Topic, target: str, registry_first: bool
 ) -> None:
     of_topic = table(topic.name, ID, systemid="1")
-    schemas = [untold(of_topic), of_topic, untold(of_topic)][0 if registry_first else 1 :]
+    schemas = [from_registry(of_topic), of_topic, from_registry(of_topic)][0 if registry_first else 1 :]
     for number, schema in enumerate(schemas):
         topic.write(change("c", 10 + number, after={"id": number}))
         changes = topic.changes(schema).where(f"offset = {number}")
@@ -55,19 +55,19 @@ def test_an_unknown_cluster_is_not_taken_for_another_one(
 
 def test_a_cluster_is_remembered_if_the_schema_stays(topic: Topic, target: str) -> None:
     """For example from Postgres's catalogue, which knows the cluster, but no LSN."""
-    registered = untold(table(topic.name, ID))
+    registered = from_registry(table(topic.name, ID))
     for lsn, schema in enumerate([registered, replace(registered, systemid="1")], 10):
         topic.write(change("c", lsn, after={"id": lsn}))
         pg.apply_changes(topic.changes(schema), target, schema=schema, using="iceberg")
-    told = lake_table(topic.spark, target, "iceberg").properties()
-    assert target_properties(replace(registered, systemid="1")).items() <= told.items()
+    properties = lake_table(topic.spark, target, "iceberg").properties()
+    assert target_properties(replace(registered, systemid="1")).items() <= properties.items()
 
 
 def test_a_column_readded_before_the_target_was_created_keeps_its_values(topic: Topic, target: str) -> None:
     versions = [TableVersion((1 + 100 * n, 0), each) for n, each in enumerate([(ID, A), (ID,), (ID, A)])]
-    told = TableSchema(topic.name, "public", "t", tuple(versions), "1")
+    schema_read = TableSchema(topic.name, "public", "t", tuple(versions), "1")
     topic.write(change("c", 210, after={"id": 1, "a": "x"}), change("c", 211, after={"id": 2, "a": "y"}))
-    for number, schema in enumerate([untold(told), told]):
+    for number, schema in enumerate([from_registry(schema_read), schema_read]):
         changes = topic.changes(schema).where(f"offset = {number}")
         pg.apply_changes(changes, target, schema=schema, using="iceberg")
     assert rows(lake_table(topic.spark, target, "iceberg").rows()) == Counter([(1, "x"), (2, "y")])
@@ -85,7 +85,7 @@ class Driver:
     def apply(self, start: int, end: int) -> None:
         """Apply the records of these offsets."""
         changes = self._topic.changes(self.schema).where(f"offset >= {start} AND offset < {end}")
-        with told_of("driver"):
+        with wrap_java_errors("driver"):
             self.target.apply(changes, self.schema)
 
 
@@ -119,11 +119,11 @@ def test_positions_that_were_dropped_are_no_other_drivers(topic: Topic, target: 
     old, _ = two_drivers(topic, target)
     if whole:
         pg.drop(topic.spark, target, using="iceberg")
-        told = r"[^_]` was dropped while the mirror ran: take a new checkpoint"
+        message = r"[^_]` was dropped while the mirror ran: take a new checkpoint"
     else:
         topic.spark.sql(f"DROP TABLE {positions_table(old.table).name}")
-        told = r"__positions` was dropped while the mirror ran: call pgrelay\.spark\.drop"
-    with pytest.raises(SetupError, match=told):
+        message = r"__positions` was dropped while the mirror ran: call pgrelay\.spark\.drop"
+    with pytest.raises(SetupError, match=message):
         old.apply(1, 2)
 
 
@@ -210,7 +210,7 @@ def test_a_driver_behind_another_does_not_change_columns_back(topic: Topic, targ
 
 
 @pytest.mark.parametrize(
-    ("until", "kind", "told"),
+    ("until", "kind", "message"),
     [
         (2, PgrelayError, r"at LSN 0/14, this one at 0/14: end one of the two"),
         (3, SetupError, r"at LSN 0/1E, .* so that deleted rows may be back, .*: end one .*spark\.drop\("),
@@ -223,7 +223,7 @@ def test_a_driver_that_wrote_behind_another_reports_it(
     monkeypatch: pytest.MonkeyPatch,
     until: int,
     kind: type[PgrelayError],
-    told: str,
+    message: str,
 ) -> None:
     """It paused between reading the positions and its MERGE."""
     old, new = two_drivers(topic, target)
@@ -235,7 +235,7 @@ def test_a_driver_that_wrote_behind_another_reports_it(
         merge_rows(*given, **how)
 
     monkeypatch.setattr(targets, "merge_rows", late)
-    with pytest.raises(PgrelayError, match=told) as ended:
+    with pytest.raises(PgrelayError, match=message) as ended:
         old.apply(1, 2)
     assert type(ended.value) is kind
     assert Positions.read(old.table, old.schema).applied.by_partition == {0: (10 * until, 0)}

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake import target as targets
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.schemas.columns import Column
@@ -22,7 +22,7 @@ both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
 
 
 def put_back(table: LakeTable, version: int) -> None:
-    table.spark.sql(table.way_back(version))
+    table.spark.sql(table.restore_statement(version))
 
 
 class Lake:
@@ -39,8 +39,8 @@ class Lake:
         self.table.run(f"INSERT INTO {self.table.name} VALUES ({self._rows})")
         return self.table.version()
 
-    def is_undone(self, since: int) -> bool:
-        return self.table.was_undone(since)
+    def is_reverted(self, since: int) -> bool:
+        return self.table.was_reverted(since)
 
 
 @both_formats
@@ -49,13 +49,13 @@ def test_what_a_version_had_is_lost_only_if_the_table_is_put_back_further(
 ) -> None:
     lake = Lake(spark, target, using)
     versions = [lake.commit() for _ in range(3)]
-    assert [lake.is_undone(version) for version in versions] == [False, False, False]
+    assert [lake.is_reverted(version) for version in versions] == [False, False, False]
     put_back(lake.table, versions[1])
-    assert [lake.is_undone(version) for version in versions] == [False, False, True]
+    assert [lake.is_reverted(version) for version in versions] == [False, False, True]
     later = lake.commit()
-    assert [lake.is_undone(version) for version in [*versions, later]] == [False, False, True, False]
+    assert [lake.is_reverted(version) for version in [*versions, later]] == [False, False, True, False]
     put_back(lake.table, versions[2])
-    assert [lake.is_undone(version) for version in [*versions, later]] == [False, False, False, True]
+    assert [lake.is_reverted(version) for version in [*versions, later]] == [False, False, False, True]
 
 
 @both_formats
@@ -63,9 +63,9 @@ def test_a_replaced_table_has_lost_everything(spark: SparkSession, target: str, 
     lake = Lake(spark, target, using)
     version = lake.commit()
     lake.table.replace(table("t", ID).row_type, {})
-    assert lake.is_undone(version)
+    assert lake.is_reverted(version)
     later = lake.commit()
-    assert (lake.is_undone(version), lake.is_undone(later)) == (True, False)
+    assert (lake.is_reverted(version), lake.is_reverted(later)) == (True, False)
 
 
 @pytest.mark.parametrize(("using", "restarted"), [("delta", True), ("iceberg", False)])
@@ -80,13 +80,13 @@ def test_a_target_that_was_put_back_is_refused_until_it_is_where_the_mirror_left
     driver.apply(1, 2)
     left_at = driver.table.version()
     put_back(driver.table, first)
-    told = (
+    message = (
         r"^app\.public\.t: .* was replaced or put back to an earlier version, and lacks .*, up to LSN 0/14: "
         rf"put it back, by (.* {left_at}\)?), or fill it again, with a new checkpoint, after pgrelay\.spark"
     )
-    with pytest.raises(SetupError, match=told) as refused:
+    with pytest.raises(SetupError, match=message) as refused:
         (Driver(topic, target, using, schema) if restarted else driver).apply(2, 3)
-    found = re.search(told, str(refused.value))
+    found = re.search(message, str(refused.value))
     assert found is not None
     topic.spark.sql(found[1])
     (Driver(topic, target, using, schema) if restarted else driver).apply(2, 3)

@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import RecordError
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.schemas.columns import Column
@@ -51,8 +51,8 @@ def test_changed_columns_are_refused_with_the_cure_to_reread_the_schema(
     spark: SparkSession, target: str, row: Row
 ) -> None:
     schema = table(TOPICS[0], ID, Column("old", "text"))
-    told = r"partition 0 offset 0: columns .*; if the columns were changed, read table_schemas again"
-    with pytest.raises(RecordError, match=told):
+    message = r"partition 0 offset 0: columns .*; if the columns were changed, read table_schemas again"
+    with pytest.raises(RecordError, match=message):
         pg.apply_changes(changes_of(spark, schema, [change("c", 10, after=row)]), target, schema=schema)
 
 
@@ -61,6 +61,6 @@ def test_a_number_that_can_not_be_read_even_as_text_is_refused_with_the_relays_s
 ) -> None:
     schema = table(TOPICS[0], ID, Column("n", "numeric", encoding="number"))
     changes = changes_of(spark, schema, [change("c", 10, after={"id": 1, "n": int("9" * 40)})])
-    told = r"is not exactly a string, .* set records\.numeric: string .*, UPDATE its row, and send such"
-    with pytest.raises(RecordError, match=told):
+    message = r"is not exactly a string, .* set records\.numeric: string .*, UPDATE its row, and send such"
+    with pytest.raises(RecordError, match=message):
         pg.apply_changes(changes, target, schema=schema)

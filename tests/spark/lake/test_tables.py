@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, StructType, TimestampType
 
 from pgrelay.spark.lake import iceberg
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from tests.spark.handmade_records import rows
 from tests.spark.jobs import counted_jobs
@@ -34,11 +34,11 @@ def test_a_version_takes_no_job_and_nor_does_a_new_table_without_rows(
     with counted_jobs(spark) as jobs:
         table.create(ID)
         assert (table.is_empty(), table.version()) == (True, 0)
-    assert jobs.made == 0
+    assert jobs.count == 0
     table.run(f"INSERT INTO {table.name} VALUES (1)")
     with counted_jobs(spark) as jobs:
         version = table.version()
-    assert jobs.made == 0
+    assert jobs.count == 0
     assert not table.is_empty()
     assert spark.sql(f"SELECT id FROM {table.name} VERSION AS OF {version}").collect() == [(1,)]
     table.run(f"DELETE FROM {table.name}")
@@ -72,7 +72,7 @@ def test_files_that_only_old_versions_of_a_table_of_our_own_need_are_deleted(
     spark: SparkSession, warehouse: Path, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are written with every batch, for years."""
-    own = lake_table(spark, target, using).beside("__own")
+    own = lake_table(spark, target, using).companion("__own")
     own.create(ID)
     for number in range(6):
         own.run(f"INSERT INTO {own.name} VALUES ({number})")
@@ -85,7 +85,7 @@ def test_files_that_only_old_versions_of_a_table_of_our_own_need_are_deleted(
     assert files() == 6
     own.remove_old_files()
     assert files() == 6, "a reader may be at an old version"
-    monkeypatch.setattr(iceberg, "OWN_KEPT", timedelta(0))
+    monkeypatch.setattr(iceberg, "INTERNAL_RETENTION", timedelta(0))
     if using == "delta":
         own.set_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
     own.remove_old_files()

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.history import HistoryTarget
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.lake.target import Target
-from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import change, changes_of, rows, table
 

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from pgrelay import spark as pg
 from pgrelay.errors import PgrelayError, RecordError, SetupError
 from pgrelay.spark.lake import target as targets
-from pgrelay.spark.lake.applied import Applied
+from pgrelay.spark.lake.applied_positions import AppliedPositions
 from pgrelay.spark.lake.batch import Batch
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.positions import Positions
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.lake.target import Target
@@ -33,7 +33,7 @@ def test_changes_under_a_full_identity_are_applied_after_it_was_reset(
     """docs/spark.md loads earlier rows like this."""
     known = table("app.public.t", Column("name", "text"))
     [first] = known.versions
-    told = [
+    known_versions = [
         TableVersion((lsn, 0), first.columns, identity) for lsn, identity in ((20, "full"), (30, "default"))
     ]
     a, b = {"name": "a"}, {"name": "b"}
@@ -42,7 +42,7 @@ def test_changes_under_a_full_identity_are_applied_after_it_was_reset(
         RecordError, match=r"offset 1: op 'u' of .*, or if it was FULL already, read table_schemas"
     ):
         pg.apply_changes(changes_of(spark, known, written), target, schema=known, using="iceberg")
-    known = replace(known, versions=(first, *told))
+    known = replace(known, versions=(first, *known_versions))
     for _ in range(2):
         changes = changes_of(spark, known, written)
         pg.apply_changes(changes, target, schema=known, using="iceberg", on_missing="null")
@@ -249,16 +249,16 @@ def test_of_two_drivers_that_announce_a_batch_at_once_the_first_writes_nothing(
 ) -> None:
     """Only the second's announcement stays."""
     killable = Killable(spark, target, using)
-    keep = Positions._keep
+    keep = Positions._write_property
 
     def overwritten(ours: Positions, **more: Any) -> None:
-        monkeypatch.setattr(Positions, "_keep", keep)
+        monkeypatch.setattr(Positions, "_write_property", keep)
         keep(ours, **more)
         theirs = copy(ours)
         theirs._writer = "another"
         keep(theirs, **more)
 
-    monkeypatch.setattr(Positions, "_keep", overwritten)
+    monkeypatch.setattr(Positions, "_write_property", overwritten)
     with pytest.raises(PgrelayError, match=r"another mirror writes to .*: end one of the two"):
         killable.batch()
     assert killable.rows == Counter({("a",): 5})
@@ -272,7 +272,7 @@ def test_a_column_takes_few_calls_into_java(spark: SparkSession, target: str) ->
         lake.create(Target(lake, known).table_type(known))
         changes = changes_of(spark, known, [change("u", 10, before={"id": 1}, after={"id": 2})])
         with counted_calls(spark) as counted:
-            multiset_changes(lake, Batch(changes, known, Applied(known.topic)), strict=True)
-        return counted.made
+            multiset_changes(lake, Batch(changes, known, AppliedPositions(known.topic)), strict=True)
+        return counted.count
 
     assert calls(35) - calls(10) <= 25 * A_COLUMN

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.target import Target
-from pgrelay.spark.mirrors.batches import Batches, Reading, Writing, slices
+from pgrelay.spark.mirrors.batches import Batches, Reading, Writing, split_by_version
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
@@ -66,9 +66,9 @@ def test_a_target_created_from_a_registrys_schema_follows_later_versions(
 ) -> None:
     title, extra = replace(NAME, name="title"), Column("extra", "text")
     columns = (ID, NAME), (ID, title), (ID, title, extra)
-    told = tuple(TableVersion((1 + 100 * at, 0), each) for at, each in enumerate(columns))
-    schema = TableSchema("app.public.a", "public", "a", told, "1")
-    registered = replace(schema, versions=(replace(told[1], position=(0, 0)),), systemid="")
+    known_versions = tuple(TableVersion((1 + 100 * at, 0), each) for at, each in enumerate(columns))
+    schema = TableSchema("app.public.a", "public", "a", known_versions, "1")
+    registered = replace(schema, versions=(replace(known_versions[1], position=(0, 0)),), systemid="")
     written = [change("c", 110, after={"id": 1, "title": "a"})]
     pg.apply_changes(changes_of(spark, registered, written), target, schema=registered, using="iceberg")
     written.append(change("u", 120, after={"id": 1, "title": "b"}))
@@ -84,8 +84,8 @@ def test_no_table_begins_after_one_has_failed(spark: SparkSession, target: str) 
     read = [as_read(spark, topic, [change("c", 10, after={"id": 1})]) for topic in topics]
     writing = Writing({topic: f"{target}_{topic[-1]}" for topic in topics}, "iceberg")
     only_b = {topics[1]: TableSchema(topics[1], "public", "b", (TableVersion((1, 0), (ID,)),), "1")}
-    told = r"^app\.public\.a: the schema topic has no schema .*: restart .*startingOffsets"
-    with pytest.raises(SetupError, match=told):
+    message = r"^app\.public\.a: the schema topic has no schema .*: restart .*startingOffsets"
+    with pytest.raises(SetupError, match=message):
         Batches(SchemaTopic("", "app"), Reading(), writing).apply_topics(read[0].union(read[1]), only_b, 1)
     assert not spark.catalog.tableExists(f"{target}_b")
 
@@ -93,7 +93,7 @@ def test_no_table_begins_after_one_has_failed(spark: SparkSession, target: str) 
 def test_each_record_is_read_with_one_version(spark: SparkSession) -> None:
     versions = tuple(TableVersion((lsn, 0), (ID,) if lsn < 50 else (ID, NAME)) for lsn in (1, 50, 90))
     placed = as_tuples(spark, [(10, 0), (50, 0), (60, 1), (None, None)], "commit_lsn long, seq long")
-    parts = slices(placed, TableSchema("app.public.a", "public", "a", versions), (1, 0))
+    parts = split_by_version(placed, TableSchema("app.public.a", "public", "a", versions), (1, 0))
     found = [
         (schema.latest.position[0], [row.commit_lsn for row in part.collect()]) for schema, part in parts
     ]
@@ -109,7 +109,7 @@ def test_whole_transactions_are_not_split_at_a_column_change(
     placed = as_tuples(spark, [(10, 5), (50, 1), (50, 2)], "commit_lsn long, seq long")
 
     def found(schema: TableSchema, whole: bool) -> list[tuple[int, int]]:
-        parts = slices(placed, schema, (1, 0), whole=whole)
+        parts = split_by_version(placed, schema, (1, 0), whole=whole)
         return [(known.latest.position[0], part.count()) for known, part in parts]
 
     split = [(1, 2), (50, 1)]
@@ -210,7 +210,7 @@ def test_idle_tables_cost_a_mirror_that_goes_on_no_job(
     def noting(topic: str, apply: Callable[[], None]) -> None:
         with counted_jobs(spark) as counted:
             apply()
-        jobs[topic] = counted.made
+        jobs[topic] = counted.count
 
     busy, idle, new = (handmade.table(name, ID) for name in ("busy", "idle", "new"))
     silent = handmade.topic("silent")  # a table that never had a row

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.positions import SUFFIX, Positions
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
@@ -79,11 +79,11 @@ class Mirrored:
         return rows(self.table.rows(), *columns)
 
 
-def versions(*told: tuple[int, list[Column]], identity: str = "default") -> TableSchema:
+def versions(*known_versions: tuple[int, list[Column]], identity: str = "default") -> TableSchema:
     """A schema of these columns, each from an LSN on."""
     return replace(
         table(TOPIC),
-        versions=tuple(TableVersion((lsn, 0), tuple(columns), identity) for lsn, columns in told),
+        versions=tuple(TableVersion((lsn, 0), tuple(columns), identity) for lsn, columns in known_versions),
     )
 
 
@@ -218,8 +218,8 @@ def test_history_of_columns_with_dropped_ones_names_survives_every_kill(
     spark: SparkSession, cuts: Cuts, target: str, using: Using
 ) -> None:
     number, renamed = replace(N, name="Name"), replace(N, name="name")
-    told = [[ID, NAME, N], [ID, N], [ID, N, NAME], [ID, N], [ID, N, number], [ID, N], [ID, renamed]]
-    known = versions(*((100 * at + 1, columns) for at, columns in enumerate(told)))
+    tables = [[ID, NAME, N], [ID, N], [ID, N, NAME], [ID, N], [ID, N, number], [ID, N], [ID, renamed]]
+    known = versions(*((100 * at + 1, columns) for at, columns in enumerate(tables)))
     mirrored = Mirrored(spark, target, using, history=True)
     first = (change("c", 10, at, after={"id": at, "name": "a", "n": at}) for at in range(2))
     mirrored.batch(known.until((1, 0)), *first)()
@@ -244,7 +244,7 @@ class Whole:
     def __init__(self, spark: SparkSession, folder: Path, *targets: tuple[TableSchema, str]) -> None:
         self.spark = spark
         self._folder = folder
-        self._schemas = Told({schema.topic: schema for schema, _ in targets})
+        self._schemas = FixedSchemas({schema.topic: schema for schema, _ in targets})
         self._writing = Writing({schema.topic: target for schema, target in targets}, "iceberg")
         (folder / "offsets").mkdir()
         (folder / "metadata").write_text(json.dumps({"id": folder.name}))
@@ -279,14 +279,14 @@ class Whole:
         return found
 
 
-class Told(SchemaTopic):
+class FixedSchemas(SchemaTopic):
     """A schema topic with these schemas."""
 
     def __init__(self, schemas: dict[str, TableSchema]) -> None:
         super().__init__("", "app")
         self._all = schemas
 
-    def read_written(self, spark: SparkSession, topics: Any) -> dict[str, TableSchema]:
+    def read_with_uncommitted(self, spark: SparkSession, topics: Any) -> dict[str, TableSchema]:
         return self._all
 
 
@@ -295,9 +295,9 @@ def _topic(name: str) -> str:
 
 
 def boundaries(lsn: int, **events: int) -> list[Message]:
-    told = [{"data_collection": f"public.{name}", "event_count": n} for name, n in events.items()]
+    counts = [{"data_collection": f"public.{name}", "event_count": n} for name, n in events.items()]
     begin = {"status": "BEGIN", "data_collections": None, "ts_ms": lsn, "commit_lsn": lsn}
-    end = {"status": "END", "data_collections": told, "ts_ms": lsn, "commit_lsn": lsn}
+    end = {"status": "END", "data_collections": counts, "ts_ms": lsn, "commit_lsn": lsn}
     return [Message(json.dumps(each).encode()) for each in (begin, end)]
 
 

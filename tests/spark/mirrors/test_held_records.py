@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from pgrelay.spark.lake import iceberg
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.mirrors import held_records
 from pgrelay.spark.mirrors.held_records import HeldRecords
 from pgrelay.spark.schemas.columns import Column
@@ -21,7 +21,7 @@ def test_what_was_held_back_and_applied_leaves_no_files(
     """A busy mirror holds something back in nearly every batch, for years."""
     monkeypatch.setattr(held_records, "_SWEEP_EVERY", 1)
     monkeypatch.setattr(held_records, "_REMOVE_EVERY", 1)
-    monkeypatch.setattr(iceberg, "OWN_KEPT", timedelta(0))
+    monkeypatch.setattr(iceberg, "INTERNAL_RETENTION", timedelta(0))
     handmade.table("a", Column("id", "int4", key=True, encoding="integer"))
     handmade.end(50)
     for lsn in range(100, 500, 100):
@@ -36,8 +36,8 @@ def test_what_was_held_back_and_applied_leaves_no_files(
 def test_files_that_can_not_be_deleted_do_not_end_the_mirror(spark: SparkSession, prefix: str) -> None:
     """Rows do not depend on it."""
     held = HeldRecords(lake_table(spark, f"lake.{prefix}__held_12345678", "iceberg"))
-    with capture_logs() as told:
+    with capture_logs() as logs:
         held.remove_old_files()  # the table does not even exist
-    [warning] = told
+    [warning] = logs
     assert warning["event"] == "old files stay"
     assert "__held_12345678" in warning["reason"]

@@ -23,14 +23,14 @@ def test_what_is_held_is_read_when_an_end_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[int] = []
-    reach = WholeTransactions._reach
+    progress = WholeTransactions._progress
 
     def counting(self: WholeTransactions, batch: Any, *arguments: Any) -> Any:
         looked.append(batch.number)
-        return reach(self, batch, *arguments)
+        return progress(self, batch, *arguments)
 
-    monkeypatch.setattr(WholeTransactions, "_reach", counting)
-    monkeypatch.setattr(whole_transactions, "_MANY", 0)
+    monkeypatch.setattr(WholeTransactions, "_progress", counting)
+    monkeypatch.setattr(whole_transactions, "_MANY_HELD_ROWS", 0)
     handmade.table("a", ID)
     target = f"iceberg.lake.{prefix}"
     begin = {"status": "BEGIN", "data_collections": None, "ts_ms": 100_000, "commit_lsn": 100}

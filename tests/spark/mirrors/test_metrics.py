@@ -16,8 +16,8 @@ from pgrelay.spark.mirrors.batches import Batches
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.listener import MirrorListener
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
-from pgrelay.spark.mirrors.query_state import held_since, under_way, under_way_since
-from pgrelay.spark.mirrors.topic_ends import Place
+from pgrelay.spark.mirrors.query_state import batch_started_at, held_since, track_batch
+from pgrelay.spark.mirrors.topic_ends import Lag
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.handmade_records import change
@@ -35,18 +35,18 @@ class Clock:
 def test_the_lag_grows_until_it_is_caught_up() -> None:
     clock, registry = Clock(), CollectorRegistry()
     metrics = MirrorMetrics(registry, clock)
-    metrics.behind(TABLE["table"], Place(lsn=1000, newest_lsn=1500, records=7, oldest_s=90.0))
+    metrics.set_lag(TABLE["table"], Lag(lsn=1000, newest_lsn=1500, records=7, oldest_s=90.0))
     assert registry.get_sample_value("pgrelay_mirror_lag_bytes", TABLE) == 500
     assert registry.get_sample_value("pgrelay_mirror_lag_records", TABLE) == 7
     assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 10
     clock.now = 130.0
     assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 40
-    metrics.behind(TABLE["table"], Place(lsn=1500, newest_lsn=1500, records=0, oldest_s=None))
+    metrics.set_lag(TABLE["table"], Lag(lsn=1500, newest_lsn=1500, records=0, oldest_s=None))
     assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 0
     assert registry.get_sample_value("pgrelay_mirror_lag_bytes", TABLE) == 0
     assert registry.get_sample_value("pgrelay_mirror_lsn", TABLE) == 1500
     # The records of a long batch came after the last look.
-    with under_way("lake/_ck", [TABLE["table"]], clock):
+    with track_batch("lake/_ck", [TABLE["table"]], clock):
         clock.now = 1000.0
         assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 870
     assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 0
@@ -54,13 +54,13 @@ def test_the_lag_grows_until_it_is_caught_up() -> None:
 
 def test_the_lag_grows_during_a_long_first_batch() -> None:
     clock, registry = Clock(), CollectorRegistry()
-    MirrorMetrics(registry, clock).awaits(TABLE["table"])
+    MirrorMetrics(registry, clock).track_lag(TABLE["table"])
 
     def lag() -> float | None:
         return registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE)
 
     assert math.isnan(lag() or 0)
-    with under_way("lake/_ck", [TABLE["table"]], clock):
+    with track_batch("lake/_ck", [TABLE["table"]], clock):
         clock.now = 700.0
         assert lag() == 600
     assert math.isnan(lag() or 0)
@@ -73,26 +73,26 @@ def test_the_lag_of_a_query_without_new_records_comes_from_its_checkpoint(
     handmade.write("a", *(change("c", 10 + n, after={"id": n}) for n in range(5)))
     query = handmade.mirror({"a": target})
     registry = CollectorRegistry()
-    servers, told = handmade.bootstrap, {"table": topic}
+    servers, labels = handmade.bootstrap, {"table": topic}
     listener = MirrorListener(spark, servers, {topic: target}, metrics=registry)
-    assert math.isnan(registry.get_sample_value("pgrelay_mirror_lag_seconds", told) or 0)
+    assert math.isnan(registry.get_sample_value("pgrelay_mirror_lag_seconds", labels) or 0)
     listener.onQueryIdle(progressed("somebody else's", topic))
-    assert math.isnan(registry.get_sample_value("pgrelay_mirror_lag_seconds", told) or 0)
+    assert math.isnan(registry.get_sample_value("pgrelay_mirror_lag_seconds", labels) or 0)
     listener.onQueryIdle(progressed(str(query.id), topic))
     for name, value in {"lag_seconds": 0, "lag_records": 0, "lsn": 14}.items():
-        assert registry.get_sample_value(f"pgrelay_mirror_{name}", told) == value
+        assert registry.get_sample_value(f"pgrelay_mirror_{name}", labels) == value
     handmade.write("a", change("c", 20, after={"id": 9}))
     listener.onQueryIdle(progressed(str(query.id), topic))
-    assert registry.get_sample_value("pgrelay_mirror_lag_records", told) == 1
+    assert registry.get_sample_value("pgrelay_mirror_lag_records", labels) == 1
 
 
 def test_held_rows_age_until_their_transaction_is_whole() -> None:
     clock, registry = Clock(), CollectorRegistry()
     metrics = MirrorMetrics(registry, clock)
-    metrics.held(90.0)
+    metrics.set_held_since(90.0)
     clock.now = 130.0
     assert registry.get_sample_value("pgrelay_mirror_held_seconds") == 40
-    metrics.held(None)
+    metrics.set_held_since(None)
     assert registry.get_sample_value("pgrelay_mirror_held_seconds") == 0
 
 
@@ -104,8 +104,8 @@ def listener_of(spark: SparkSession, topic: str) -> tuple[MirrorListener, Collec
 
 def progressed(query: str, topic: str = "p.a", start: int | None = None, end: int = 5) -> Any:
     """Spark's event for a batch, and for the end of a query."""
-    told = [None if at is None else json.dumps({topic: {"0": at}}) for at in (start, end)]
-    source = SimpleNamespace(startOffset=told[0], endOffset=told[1])
+    offsets = [None if at is None else json.dumps({topic: {"0": at}}) for at in (start, end)]
+    source = SimpleNamespace(startOffset=offsets[0], endOffset=offsets[1])
     progress = SimpleNamespace(id=query, runId=query, batchId=1, durationMs={}, sources=[source])
     return SimpleNamespace(id=query, runId=query, exception="it failed", progress=progress)
 
@@ -133,10 +133,10 @@ def test_queries_that_began_long_ago_are_forgotten(
 ) -> None:
     monkeypatch.setattr(query_state, "checkpoints", {})
     monkeypatch.setattr(query_state, "held_since", {"1": 5.0})
-    monkeypatch.setattr(query_state, "_REMEMBERED", 2)
+    monkeypatch.setattr(query_state, "_MAX_REMEMBERED", 2)
     checkpoint = Checkpoint(spark, "lake/_ck")
     for number in (1, 2, 1, 3, 4):
-        query_state.remember(str(number), checkpoint)
+        query_state.remember_checkpoint(str(number), checkpoint)
     assert list(query_state.checkpoints) == ["3", "4"]
     assert not query_state.held_since
 
@@ -147,8 +147,8 @@ def test_queries_started_before_the_listener_are_counted(
     listener, registry = listener_of(spark, "p.a")
     one, other = progressed("one"), progressed("other")
 
-    def running(told: Callable[[Any], None], of: Any) -> float | None:
-        told(of)
+    def running(report: Callable[[Any], None], of: Any) -> float | None:
+        report(of)
         return registry.get_sample_value("pgrelay_mirror_running")
 
     assert running(listener.onQueryProgress, one) == 1
@@ -166,12 +166,12 @@ def test_records_of_a_query_are_counted_from_its_start(
     apply, seen = Batches.apply, list[bool]()
 
     def seeing(*given: Any) -> None:
-        seen.extend(under_way_since(each) is not None for each in (topic, "another"))
+        seen.extend(batch_started_at(each) is not None for each in (topic, "another"))
         apply(*given)
 
     monkeypatch.setattr(Batches, "apply", seeing)
     query = handmade.mirror({"a": target}, options={"startingOffsets": json.dumps({topic: {"0": 3}})})
-    assert (seen, under_way_since(topic)) == ([True, False], None)
+    assert (seen, batch_started_at(topic)) == ([True, False], None)
     listener, registry = listener_of(spark, topic)
     for start, end, taken in ((None, 5, 2), (5, 12, 9), (12, 3, 9)):  # the last after a re-creation
         listener.onQueryProgress(progressed(str(query.id), topic, start, end))

@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.query import QuerySource
-from pgrelay.spark.mirrors.removed_topics import refuse_left_out
+from pgrelay.spark.mirrors.removed_topics import refuse_removed_topics
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
@@ -46,7 +46,7 @@ def target(prefix: str) -> str:
 def test_all_spellings_of_a_target_name_the_same_one(
     spark: SparkSession, one: str, other: str, using: Using
 ) -> None:
-    assert lake_table(spark, one, using).plain_name() == lake_table(spark, other, using).plain_name()
+    assert lake_table(spark, one, using).canonical_name() == lake_table(spark, other, using).canonical_name()
 
 
 def test_two_topics_may_not_share_a_target(spark: SparkSession, tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_a_target_may_not_be_where_another_keeps_its_positions(spark: SparkSessi
 def test_the_rejects_table_may_not_be_somebodys(spark: SparkSession, target: str, tmp_path: Path) -> None:
     """Records would be merged into it, or fail to be, at the first one that can't be read."""
     lake_table(spark, target, "iceberg").create(StructType().add("topic", StringType()))
-    told = r"^corrupt_to: .* exists, and pgrelay did not make it .*: name another"
-    with pytest.raises(SetupError, match=told):
+    message = r"^corrupt_to: .* exists, and pgrelay did not make it .*: name another"
+    with pytest.raises(SetupError, match=message):
         pg.mirror(
             spark,
             "nowhere",
@@ -111,7 +111,7 @@ def test_leaving_out_a_topic_that_was_read_is_refused(
     # Only once: the checkpoint has lost it then. Option values need not be text, as in Spark.
     checkpoint = Checkpoint(spark, f"{tmp_path}/checkpoint")
     source = QuerySource(spark, handmade.bootstrap, {"n": 1}, checkpoint)  # type: ignore[dict-item]
-    refuse_left_out(source, [handmade.topic("a")])
+    refuse_removed_topics(source, [handmade.topic("a")])
 
 
 def test_topics_whose_names_contain_the_topics_name_are_not_read(
@@ -135,9 +135,9 @@ def test_a_compacted_or_missing_topic_is_a_warning(
     create_topic(kafka.bootstrap, topic, cleanup_policy="compact,delete")
     handmade.table("a", ID, since=2)
     handmade.table("b", ID)
-    with capture_logs() as told:
+    with capture_logs() as logs:
         handmade.mirror({"a": f"{target}_a", "b": f"{target}_b", "later": f"{target}_c"})
-    warned = {each["topic"]: each["event"] for each in told if each["log_level"] == "warning"}
+    warned = {each["topic"]: each["event"] for each in logs if each["log_level"] == "warning"}
     assert warned.keys() == {topic, handmade.topic("later")}
     assert "is compacted" in warned[topic]
     assert "does not exist" in warned[handmade.topic("later")]
@@ -176,13 +176,13 @@ def test_a_start_without_brokers_is_a_warning(
 ) -> None:
     """Spark's own client says nothing for minutes."""
     at_once = {"default.api.timeout.ms": "1000", "request.timeout.ms": "1000"}
-    monkeypatch.setattr("pgrelay.spark.mirrors.kafka_cluster.BRIEFLY", at_once)
+    monkeypatch.setattr("pgrelay.spark.mirrors.kafka_cluster.SHORT_TIMEOUTS", at_once)
     with capture_logs() as logs:
         warn_of_topics(QuerySource(spark, "127.0.0.1:1", None, Checkpoint(spark, tmp_path)), ["p.a"])
-    [told] = [each for each in logs if each["log_level"] == "warning"]
-    assert told["event"] == "no broker answers; the mirror waits some minutes for one"
-    assert told["servers"] == "127.0.0.1:1"
-    assert "Timed out" in told["reason"]
+    [warning] = [each for each in logs if each["log_level"] == "warning"]
+    assert warning["event"] == "no broker answers; the mirror waits some minutes for one"
+    assert warning["servers"] == "127.0.0.1:1"
+    assert "Timed out" in warning["reason"]
 
 
 def test_a_failure_that_concerns_no_topic_is_told_in_one_line(
@@ -192,7 +192,7 @@ def test_a_failure_that_concerns_no_topic_is_told_in_one_line(
     handmade.table("a", ID)
     handmade.write("a", change("c", 10, after={"id": 1}))
     jvm: Any = spark._jvm
-    monkeypatch.setattr(SchemaTopic, "read_written", lambda *_: jvm.java.lang.Integer.parseInt("x"))
+    monkeypatch.setattr(SchemaTopic, "read_with_uncommitted", lambda *_: jvm.java.lang.Integer.parseInt("x"))
     with handmade.mirroring({"a": target}) as query, pytest.raises(StreamingQueryException) as ended:
         query.awaitTermination()
     assert str(pg.query_error(ended.value)).startswith("batch 0: java.lang.NumberFormatException: ")

@@ -49,20 +49,20 @@ def refusal_of(query: StreamingQuery) -> str:
     return str(error)
 
 
-@pytest.mark.parametrize("how", [pg.mirror, pg.history])
+@pytest.mark.parametrize("query_function", [pg.mirror, pg.history])
 def test_a_target_dropped_before_a_restarted_querys_first_batch_is_not_recreated(
-    spark: SparkSession, handmade: HandmadeRelay, target: str, how: Callable[..., StreamingQuery]
+    spark: SparkSession, handmade: HandmadeRelay, target: str, query_function: Callable[..., StreamingQuery]
 ) -> None:
     """A query without new records runs no batch, for hours."""
     handmade.table("a", ID)
     handmade.write("a", change("c", 10, after={"id": 1}))
-    handmade.mirror({"a": target}, how=how)
-    with handmade.mirroring({"a": target}, how=how) as query:
+    handmade.mirror({"a": target}, query_function=query_function)
+    with handmade.mirroring({"a": target}, query_function=query_function) as query:
         query.processAllAvailable()
         pg.drop(spark, target, using="iceberg")
         handmade.write("a", change("c", 11, after={"id": 2}))
-        told = refusal_of(query)
-    assert f"{target.rpartition('.')[2]}` was dropped while the mirror ran: take a new" in told
+        message = refusal_of(query)
+    assert f"{target.rpartition('.')[2]}` was dropped while the mirror ran: take a new" in message
     assert not spark.catalog.tableExists(target)
 
 
@@ -78,9 +78,9 @@ def test_a_target_dropped_while_the_query_runs_is_told_as_such(
         query.processAllAvailable()
         spark.sql(f"DROP TABLE {target}")
         handmade.write("a", change("c", 11, after={"id": 2}))
-        told = refusal_of(query)
+        message = refusal_of(query)
     cure = rf"{prefix}` was dropped while the mirror ran: call pgrelay\.spark\.drop\(.*, and take a new check"
-    assert re.search(cure, told)
+    assert re.search(cure, message)
 
 
 def test_a_missing_target_without_earlier_rows_is_created(

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.mirrors.topic_ends import Place, TopicEnds, _window, _windows
+from pgrelay.spark.mirrors.topic_ends import Lag, TopicEnds, _window, _windows
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.handmade_records import Message, change, flat, tombstone
@@ -16,11 +16,11 @@ def test_each_topic_has_its_place(spark: SparkSession, handmade: HandmadeRelay) 
     handmade.write("a", *(change("c", 10 + n, after={"id": n}, partition=n % 2) for n in range(40)))
     handmade.write("b", flat("c", 7, row={"id": 1}), tombstone({"id": 1}), Message(b"garbage"))
     ends = TopicEnds(spark, handmade.bootstrap)
-    found = ends.places({a: {0: 20, 1: 1}, b: {0: 3, 1: 0}, empty: {0: 0, 1: 0}})
+    found = ends.lags({a: {0: 20, 1: 1}, b: {0: 3, 1: 0}, empty: {0: 0, 1: 0}})
     assert found == {
-        a: Place(lsn=48, newest_lsn=49, records=19, oldest_s=1.0),
-        b: Place(lsn=7, newest_lsn=7),
-        empty: Place(),
+        a: Lag(lsn=48, newest_lsn=49, records=19, oldest_s=1.0),
+        b: Lag(lsn=7, newest_lsn=7),
+        empty: Lag(),
     }
 
 
@@ -29,15 +29,15 @@ def test_only_topics_that_moved_are_read_again(spark: SparkSession, handmade: Ha
     handmade.write("a", change("c", 10, after={"id": 1}))
     handmade.write("b", change("c", 11, after={"id": 1}))
     ends, read = TopicEnds(spark, handmade.bootstrap), {a: {0: 1}, b: {0: 1}}
-    first = ends.places(read)
-    assert first == {a: Place(lsn=10, newest_lsn=10), b: Place(lsn=11, newest_lsn=11)}
+    first = ends.lags(read)
+    assert first == {a: Lag(lsn=10, newest_lsn=10), b: Lag(lsn=11, newest_lsn=11)}
     with counted_jobs(spark) as jobs:
-        assert ends.places(read) == first
-    assert jobs.made == 0
+        assert ends.lags(read) == first
+    assert jobs.count == 0
     handmade.write("b", change("c", 20, after={"id": 2}))
-    behind = Place(lsn=11, newest_lsn=20, records=1, oldest_s=1.0)
-    assert ends.places(read) == {**first, b: behind}
-    assert ends.places({a: {0: 1}, b: {0: 2}}) == {**first, b: Place(lsn=20, newest_lsn=20)}
+    behind = Lag(lsn=11, newest_lsn=20, records=1, oldest_s=1.0)
+    assert ends.lags(read) == {**first, b: behind}
+    assert ends.lags({a: {0: 1}, b: {0: 2}}) == {**first, b: Lag(lsn=20, newest_lsn=20)}
 
 
 def test_a_few_offsets_around_the_reader_and_at_the_end_are_read() -> None:

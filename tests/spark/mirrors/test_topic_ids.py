@@ -31,7 +31,7 @@ def read(handmade: HandmadeRelay, target: str) -> str:
     return topic
 
 
-def make_anew(handmade: HandmadeRelay, table: str, *ids: int) -> None:
+def recreate(handmade: HandmadeRelay, table: str, *ids: int) -> None:
     """Re-create the topic, with a row for each of these ids."""
     topic = handmade.topic(table)
     delete_topic(handmade.bootstrap, topic)
@@ -39,7 +39,7 @@ def make_anew(handmade: HandmadeRelay, table: str, *ids: int) -> None:
     handmade.write(table, *(change("c", 20 + number, after={"id": number}) for number in ids))
 
 
-def kept_by_now(checkpoint: Checkpoint) -> dict[str, str]:
+def ids_by_now(checkpoint: Checkpoint) -> dict[str, str]:
     """The ids; none in the moment in which the mirror replaces them."""
     try:
         return checkpoint.topic_ids()
@@ -51,7 +51,7 @@ def test_a_recreated_topic_is_not_read_from_the_old_ones_end(
     spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
 ) -> None:
     topic = read(handmade, target)
-    make_anew(handmade, "a", 2, 3)
+    recreate(handmade, "a", 2, 3)
     anew = (
         rf"^{topic}: deleted and re-created, .*{tmp_path}/checkpoint read it, .*: mirror with a new checkpoi"
     )
@@ -88,7 +88,7 @@ def test_a_recreated_topic_that_was_not_read_is_accepted(
     handmade.write("a", change("c", 10, after={"id": 1}))
     targets = {table: f"{target}_{table}" for table in ("a", "b")}
     handmade.mirror(targets)
-    make_anew(handmade, "b", 2)
+    recreate(handmade, "b", 2)
     handmade.mirror(targets)
     assert rows(spark.table(f"{target}_b"), "id") == {(2,): 1}
 
@@ -115,8 +115,8 @@ def test_ids_of_topics_created_while_the_query_runs_are_kept(
     with handmade.mirroring(targets, options={"kafka.metadata.max.age.ms": "500"}) as query:
         topic = handmade.table("b", ID)
         handmade.write("b", change("c", 10, after={"id": 1}))
-        wait_until(lambda: topic in kept_by_now(checkpoint), "the id of the new topic")
+        wait_until(lambda: topic in ids_by_now(checkpoint), "the id of the new topic")
         query.processAllAvailable()
-    make_anew(handmade, "b", 2, 3)
+    recreate(handmade, "b", 2, 3)
     with pytest.raises(SetupError, match=rf"^{topic}: deleted and re-created"):
         handmade.mirror(targets)

@@ -5,7 +5,7 @@ from pgrelay.spark.mirrors.transaction_warnings import Standstill
 
 def test_a_standstill_is_reported_once() -> None:
     still = Standstill()
-    assert [still.to_tell(each) for each in [(), (1,), (1,), (1,), (2,), (), (2,), (2,)]] == [
+    assert [still.to_report(each) for each in [(), (1,), (1,), (1,), (2,), (), (2,), (2,)]] == [
         (),
         (),
         (1,),

@@ -13,11 +13,11 @@ from structlog.testing import capture_logs
 from pgrelay import spark as pg
 from pgrelay.embedded.registry import SchemaRegistry
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches
 from pgrelay.spark.mirrors.query_state import held_since
-from pgrelay.spark.mirrors.whole_tables import WholeTables
+from pgrelay.spark.mirrors.state_tables import StateTables
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -309,15 +309,15 @@ def test_the_target_of_a_history_is_left_to_it(
     handmade.table("a", ID)
     handmade.write("a", in_transaction("c", 100, after={"id": 1}))
     handmade.end(100, a=1)
-    handmade.mirror({"a": target}, how=pg.history, checkpoint="history")
+    handmade.mirror({"a": target}, query_function=pg.history, checkpoint="history")
     with pytest.raises(StreamingQueryException, match="is the target of a history, not of a mirror"):
         handmade.mirror({"a": target}, whole_transactions=True)
     with pytest.raises(SetupError, match="is not a target of a mirror"):
         pg.mirror_position(spark, target, using="iceberg")
 
 
-def warnings(told: Sequence[Any]) -> list[Any]:
-    return [each for each in told if each["log_level"] == "warning"]
+def warnings(logs: Sequence[Any]) -> list[Any]:
+    return [each for each in logs if each["log_level"] == "warning"]
 
 
 def test_unreadable_records_are_waited_for_until_their_topic_is_past_them(
@@ -326,9 +326,9 @@ def test_unreadable_records_are_waited_for_until_their_topic_is_past_them(
     handmade.table("a", ID)
 
     def mirror() -> tuple[int, float | None, list[Any]]:
-        with capture_logs() as told:
+        with capture_logs() as logs:
             query = handmade.mirror({"a": target}, whole_transactions=True, corrupt_to=f"{target}_bad")
-        lost = [(each["commit_lsn"], each["records"], each["of"]) for each in warnings(told)]
+        lost = [(each["commit_lsn"], each["records"], each["of"]) for each in warnings(logs)]
         return spark.table(target).count(), held_since[str(query.id)], lost
 
     handmade.write("a", in_transaction("c", 100, after={"id": 1}))
@@ -346,7 +346,7 @@ def test_a_relay_without_a_transaction_topic_is_reported(
     spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In every envelope: an error at the first batch if it never wrote one, and later a warning."""
-    monkeypatch.setattr("pgrelay.spark.mirrors.whole_transactions._PATIENCE_S", 0.5)
+    monkeypatch.setattr("pgrelay.spark.mirrors.whole_transactions._TIMEOUT_S", 0.5)
     handmade.table("a", ID)
     handmade.write("a", flat("c", 50, row={"id": 1}))
     with pytest.raises(StreamingQueryException, match=r"has no records.*transaction_topic: true"):
@@ -358,9 +358,9 @@ def test_a_relay_without_a_transaction_topic_is_reported(
     assert spark.table(target).count() == 2
     # It is switched off again.
     handmade.write("a", *(flat("c", 200 + n, row={"id": n}) for n in range(3)))
-    with capture_logs() as told:
+    with capture_logs() as logs:
         query = handmade.mirror({"a": target}, whole_transactions=True, options={"maxOffsetsPerTrigger": "1"})
-    [warning] = warnings(told)
+    [warning] = warnings(logs)
     assert "the transaction topic has none" in warning["event"]
     assert (warning["table"], warning["commit_lsn"]) == (handmade.topic("a"), "0/C8")
     assert held_since[str(query.id)] is not None
@@ -369,7 +369,7 @@ def test_a_relay_without_a_transaction_topic_is_reported(
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
 def test_every_prefix_gives_legal_table_names(spark: SparkSession, using: Using) -> None:
-    own = WholeTables.of(spark, "shop-prod.eu", "01234567-89ab", {"shop-prod.eu.public.a": "lake.a"}, using)
-    own.begin(["shop-prod.eu.public.a"], 0)
+    state = StateTables.of(spark, "shop-prod.eu", "01234567-89ab", {"shop-prod.eu.public.a": "lake.a"}, using)
+    state.create(["shop-prod.eu.public.a"], 0)
     assert lake_table(spark, "lake.shop_prod_eu__position_01234567", using).exists()
-    assert own.held.after(0).isEmpty()
+    assert state.held.after(0).isEmpty()

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pgrelay import spark as pg
 from pgrelay.embedded.registry import SchemaRegistry
 from pgrelay.errors import SetupError
-from pgrelay.spark.mirrors.topic_ends import Place, TopicEnds
+from pgrelay.spark.mirrors.topic_ends import Lag, TopicEnds
 from pgrelay.spark.schemas.registry import Registry
 from tests.integration.avro import value_ids
 from tests.integration.conftest import NewRelay
@@ -106,9 +106,9 @@ def test_a_readers_place_is_known_by_a_few_records(
     placed = changes.orderBy("offset").select("commit_lsn", F.unix_millis("ts").alias("ts_ms"))
     first, last = placed.collect()
     ends = TopicEnds(spark, servers, registry=Registry(url))
-    assert ends.places({topic: {0: 2}}) == {topic: Place(last.commit_lsn, last.commit_lsn)}
-    behind = Place(first.commit_lsn, last.commit_lsn, records=1, oldest_s=last.ts_ms / 1000)
-    assert ends.places({topic: {0: 1}}) == {topic: behind}
+    assert ends.lags({topic: {0: 2}}) == {topic: Lag(last.commit_lsn, last.commit_lsn)}
+    behind = Lag(first.commit_lsn, last.commit_lsn, records=1, oldest_s=last.ts_ms / 1000)
+    assert ends.lags({topic: {0: 1}}) == {topic: behind}
 
 
 # A mirror of whole transactions reads each record's position first, and then the record like any mirror.

@@ -16,7 +16,7 @@ from pgrelay.spark.records.avro_records import AvroRecords
 from pgrelay.spark.records.avro_values import converted
 from pgrelay.spark.records.changes import Decoder
 from pgrelay.spark.records.record_positions import with_positions
-from pgrelay.spark.records.sql import named
+from pgrelay.spark.records.sql import alias
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
@@ -136,8 +136,8 @@ def test_a_flat_update_without_a_record_key_is_corrupt(spark: SparkSession) -> N
     schema = table("app.public.t", ID, text("after"))
     found = AvroRecords(schema, {1: writer}, None).changes(records).orderBy("offset").collect()
     assert {tuple(row.after) for row in found} == {(1, "x")}
-    told = [row.corrupt and row.corrupt.partition(", which")[0] for row in found]
-    assert told == ["an update in the flat envelope without a record key", None, None]
+    reasons = [row.corrupt and row.corrupt.partition(", which")[0] for row in found]
+    assert reasons == ["an update in the flat envelope without a record key", None, None]
 
 
 class Registered(Registry):
@@ -264,17 +264,17 @@ def test_a_time_read_as_text_does_not_depend_on_the_sessions_zone(spark: SparkSe
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
-        [row] = spark.range(1).selectExpr(named(converted(value, TimestampType(), at), "at")).collect()
+        [row] = spark.range(1).selectExpr(alias(converted(value, TimestampType(), at), "at")).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
     assert row.at == "1970-01-01 00:00:01.5"
 
 
 @pytest.mark.parametrize(
-    ("number", "told"), [(-(10**37), None), (10**50 - 1, "wide: the value is not exactly")]
+    ("number", "reason"), [(-(10**37), None), (10**50 - 1, "wide: the value is not exactly")]
 )
 def test_a_number_with_more_digits_than_spark_has_is_corrupt(
-    spark: SparkSession, number: int, told: str | None
+    spark: SparkSession, number: int, reason: str | None
 ) -> None:
     decimal = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2})
     texts = {1: writer_schema("wide").replace('["null", "string"]', f'["null", {decimal}]', 1)}
@@ -283,8 +283,8 @@ def test_a_number_with_more_digits_than_spark_has_is_corrupt(
         spark, "app.public.t", [in_avro(number.to_bytes(number.bit_length() // 8 + 1, signed=True))]
     )
     [row] = AvroRecords(table("app.public.t", ID, wide), texts, None).changes(records).collect()
-    assert row.after.wide == (None if told else "-100000000000000000000000000000000000.00")
-    assert (row.corrupt and row.corrupt[:29]) == (told and told[:29])
+    assert row.after.wide == (None if reason else "-100000000000000000000000000000000000.00")
+    assert (row.corrupt and row.corrupt[:29]) == (reason and reason[:29])
 
 
 @pytest.mark.parametrize("in_avro", [True, False])
@@ -302,7 +302,7 @@ def test_a_column_takes_no_calls_into_java(spark: SparkSession, in_avro: bool) -
         for _ in range(2):
             with counted_calls(spark) as of_batch:
                 decoder.changes(records, schema)
-            made.append(of_batch.made)
+            made.append(of_batch.count)
         return made
 
     calls(1)  # names of Java's packages are looked up once

@@ -231,9 +231,9 @@ def test_session_settings_do_not_change_what_is_read(spark: SparkSession, settin
         spark.conf.set(name, value)
     try:
         read = JsonRecords(every_type("t"), None).changes(as_read(spark, "t", sound))
-        told = JsonRecords(table("t", ID, *columns), None).changes(as_read(spark, "t", trapped))
+        trapped_changes = JsonRecords(table("t", ID, *columns), None).changes(as_read(spark, "t", trapped))
         kinds, found = read.schema["after"].dataType, read.orderBy("offset").collect()
-        corrupt = [row.corrupt for row in told.orderBy("offset").collect()]
+        corrupt = [row.corrupt for row in trapped_changes.orderBy("offset").collect()]
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
@@ -291,8 +291,8 @@ def test_unknown_or_missing_columns_make_a_record_corrupt(topic: Topic) -> None:
         Message(b"\x00\x00\x00\x00\x01..."),
     )
     found = topic.changes(schema).orderBy("offset").collect()
-    told = [None if row.corrupt is None else row.corrupt.partition(", in ")[0] for row in found]
-    assert told == [
+    reasons = [None if row.corrupt is None else row.corrupt.partition(", in ")[0] for row in found]
+    assert reasons == [
         "columns that the schema does not have: brand_new",
         "columns of the schema that are missing: big",
         None,
@@ -371,8 +371,8 @@ def test_an_unchanged_renamed_column_is_listed_by_its_current_name(
 ) -> None:
     n = Column("n", "int4", encoding="integer")
     versions = ([ID, Column("big", "text"), n], [ID, Column("large", "text"), n])
-    told = [TableVersion((1 + 20 * number, 0), tuple(each)) for number, each in enumerate(versions)]
-    schema = TableSchema(topic.name, "public", "t", tuple(told), "1")
+    known_versions = [TableVersion((1 + 20 * number, 0), tuple(each)) for number, each in enumerate(versions)]
+    schema = TableSchema(topic.name, "public", "t", tuple(known_versions), "1")
     left_out = {"big": "__debezium_unavailable_value"} if placeholder else {}
     names = None if placeholder else ["big"]
     topic.write(

@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, TimestampNTZType, TimestampType
 from pgrelay.encode.values.numbers import decimal_base64
 from pgrelay.spark.records.avro_values import converted
 from pgrelay.spark.records.documents import value_of_document
-from pgrelay.spark.records.sql import named, parsed
+from pgrelay.spark.records.sql import alias, parse_columns
 from pgrelay.spark.records.values import value_of
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import as_tuples, numeric
@@ -31,7 +31,7 @@ def written(digits: str, scale: int) -> str:
 def read(spark: SparkSession, value: str, *texts: str) -> list[Any]:
     """What the SQL `value` makes of each `text`."""
     rows = as_tuples(spark, enumerate(texts), "number int, text string")
-    columns = parsed(spark, ["number", named(value, "v")])
+    columns = parse_columns(spark, ["number", alias(value, "v")])
     return [row.v for row in rows.select(*columns).orderBy("number").collect()]
 
 

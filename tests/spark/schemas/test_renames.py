@@ -16,9 +16,9 @@ TYPES = {
 }
 
 
-def columns(told: str) -> list[Column]:
+def columns(described: str) -> list[Column]:
     """`a text, b int` as columns."""
-    pairs = [each.split() for each in told.split(", ")]
+    pairs = [each.split() for each in described.split(", ")]
     return [replace(TYPES[kind], name=name) for name, kind in pairs]
 
 
@@ -38,8 +38,8 @@ def columns(told: str) -> list[Column]:
     ],
 )
 def test_order_and_types_identify_a_rename(before: str, after: str, renames: dict[str, str]) -> None:
-    told = find_renames(columns(before), columns(after))
-    assert (told.by_name, told.doubt) == (renames, None)
+    found = find_renames(columns(before), columns(after))
+    assert (found.by_name, found.doubt) == (renames, None)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,6 @@ def test_order_and_types_identify_a_rename(before: str, after: str, renames: dic
     ],
 )
 def test_an_ambiguous_rename_is_not_guessed(before: str, after: str, doubt: str) -> None:
-    told = find_renames(columns(before), columns(after)).doubt
-    assert told is not None
-    assert doubt in told
+    found = find_renames(columns(before), columns(after)).doubt
+    assert found is not None
+    assert doubt in found

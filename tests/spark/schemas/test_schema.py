@@ -9,7 +9,7 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.schemas import schema as schema_module
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.renames import Columns, Renames, find_renames
-from pgrelay.spark.schemas.schema import TableSchema, TableVersion, folded
+from pgrelay.spark.schemas.schema import TableSchema, TableVersion, distinct_versions
 from tests.spark.handmade_records import numeric, table
 
 ID = Column("id", "int4", key=True, encoding="integer")
@@ -50,23 +50,23 @@ def test_each_column_has_its_spark_type(column: Column, expected: object) -> Non
 
 def test_a_repeated_schema_is_one_version() -> None:
     first, second = version(10, ID), version(30, ID, TITLE)
-    assert folded([first, version(20, ID), second, version(40, ID, TITLE)]) == (first, second)
+    assert distinct_versions([first, version(20, ID), second, version(40, ID, TITLE)]) == (first, second)
 
 
 def test_versions_are_ordered_by_position_not_by_arrival() -> None:
     first, second = version(10, ID), version(30, ID, TITLE)
-    assert folded([first, second, version(20, ID)]) == (first, second)
+    assert distinct_versions([first, second, version(20, ID)]) == (first, second)
 
 
 def test_another_relation_with_the_same_columns_is_another_version() -> None:
     one, other = (replace(version(lsn, ID, TITLE), relation=lsn) for lsn in (10, 20))
-    assert folded([one, replace(one, position=(15, 0)), other]) == (one, other)
+    assert distinct_versions([one, replace(one, position=(15, 0)), other]) == (one, other)
 
 
 def test_rows_from_before_a_table_was_recreated_are_in_doubt() -> None:
     one, other = (replace(version(lsn, ID, TITLE), relation=lsn) for lsn in (10, 20))
-    told = "the rows are another table's, which was re-created or renamed to that name"
-    assert schema(one, other).doubts() == [((20, 0), told)]
+    doubt = "the rows are another table's, which was re-created or renamed to that name"
+    assert schema(one, other).doubts() == [((20, 0), doubt)]
     assert schema(one, replace(other, relation=10)).doubts() == []
     assert schema(replace(one, relation=0), other).doubts() == []  # as from the catalogue
 
@@ -75,8 +75,8 @@ def test_values_from_before_a_type_change_with_a_rewrite_are_in_doubt() -> None:
     at = Column("at", "timestamp", encoding="iso-timestamp")
     on = replace(at, name="on", type_modifier=0)
     renamed = schema(version(10, ID, at, PRICE), version(20, ID, on, PRICE), version(30, ID, on, TITLE))
-    told = "column 'on' is timestamp(0) and was timestamp, so existing values may have changed"
-    assert renamed.doubts()[0] == ((20, 0), told)
+    doubt = "column 'on' is timestamp(0) and was timestamp, so existing values may have changed"
+    assert renamed.doubts()[0] == ((20, 0), doubt)
     wider = replace(PRICE, type_modifier=numeric(12, 2))
     assert schema(version(10, ID, PRICE), version(20, ID, wider)).doubts() == []
 

@@ -62,16 +62,16 @@ def test_the_schema_topic_and_the_catalogue_give_the_same(
         "INSERT INTO t (a, b) VALUES (1, 'x'); INSERT INTO whole VALUES (1); INSERT INTO keyless VALUES ('')"
     )
     relay.caught_up()
-    told = pg.table_schemas(spark, relay.kafka.bootstrap, prefix=relay.prefix)
+    schemas = pg.table_schemas(spark, relay.kafka.bootstrap, prefix=relay.prefix)
     catalogued = pg.postgres_schemas(database.dsn, relay.prefix, **choices)
-    assert told.keys() == catalogued.keys() == {relay.topic(table) for table in ("t", "whole", "keyless")}
-    for topic, schema in told.items():
+    assert schemas.keys() == catalogued.keys() == {relay.topic(table) for table in ("t", "whole", "keyless")}
+    for topic, schema in schemas.items():
         assert catalogued[topic].columns == schema.columns
         assert catalogued[topic].latest.replica_identity == schema.latest.replica_identity
         assert catalogued[topic].systemid == schema.systemid
-    assert told[relay.topic("t")].key == ("b", "a")
-    assert told[relay.topic("whole")].key == ("id",)
-    assert told[relay.topic("keyless")].key == ()
+    assert schemas[relay.topic("t")].key == ("b", "a")
+    assert schemas[relay.topic("whole")].key == ("id",)
+    assert schemas[relay.topic("keyless")].key == ()
 
 
 def test_the_error_for_a_topic_without_schemas_names_it(
@@ -139,19 +139,19 @@ def test_a_renamed_or_recreated_table_is_not_taken_for_two(
     spark: SparkSession, handmade: HandmadeRelay
 ) -> None:
     id_ = Column("id", "int4", key=True, encoding="integer")
-    told = {  # the table's name and relation, at one LSN after the other
+    histories = {  # the table's name and relation, at one LSN after the other
         "renamed": [("a", 1), ("b", 1)],
         "anew": [("a", 1), ("a", 2)],
         "both": [("a", 1), ("b", 1), ("a", 2)],
     }
-    for topic, tables in told.items():
+    for topic, tables in histories.items():
         for lsn, (name, relation) in enumerate(tables, start=1):
             handmade.table(topic, id_, called=name, relation=relation, since=lsn)
     schemas = pg.table_schemas(spark, handmade.bootstrap, handmade.prefix)
-    sharing = {topic: schemas[handmade.topic(topic)].sharing for topic in told}
+    sharing = {topic: schemas[handmade.topic(topic)].sharing for topic in histories}
     # In the last, the relation that had the name first writes under another one.
     assert sharing == {"renamed": (), "anew": (), "both": ("public.a", "public.b")}
-    doubtful = {topic: [at for at, _ in schemas[handmade.topic(topic)].doubts()] for topic in told}
+    doubtful = {topic: [at for at, _ in schemas[handmade.topic(topic)].doubts()] for topic in histories}
     # Tables that share a topic take turns in it.
     assert doubtful == {"renamed": [], "anew": [(2, 0)], "both": []}
 
@@ -162,16 +162,16 @@ def test_uncommitted_schemas_are_waited_for(
     id_ = Column("id", "int4", key=True, encoding="integer")
     topic = handmade.table("a", id_)
     with transaction(handmade.bootstrap, handmade.prefix) as open_:
-        [told] = read_topic(handmade.bootstrap, f"{handmade.prefix}.schema")
-        assert told.value is not None
-        open_.produce(f"{handmade.prefix}.schema", told.value.replace(b"public.a", b"public.b"))
+        [record] = read_topic(handmade.bootstrap, f"{handmade.prefix}.schema")
+        assert record.value is not None
+        open_.produce(f"{handmade.prefix}.schema", record.value.replace(b"public.a", b"public.b"))
         open_.flush()
         other = handmade.topic("b")
         schemas = SchemaTopic(handmade.bootstrap, handmade.prefix)
         assert schemas.read(spark, [topic, other]).keys() == {topic}
         ends, sleep = iter([open_.commit_transaction]), time.sleep
         monkeypatch.setattr(time, "sleep", lambda seconds: next(ends, lambda: sleep(seconds))())
-        assert schemas.read_written(spark, [topic, other]).keys() == {topic, other}
+        assert schemas.read_with_uncommitted(spark, [topic, other]).keys() == {topic, other}
 
 
 def test_aborted_schemas_are_waited_for_once(
@@ -182,7 +182,7 @@ def test_aborted_schemas_are_waited_for_once(
         aborted.flush()
         aborted.abort_transaction()
     schemas = SchemaTopic(handmade.bootstrap, handmade.prefix)
-    monkeypatch.setattr(schema_topic, "_PATIENCE_S", 0.0)
-    assert schemas.read_written(spark, []) == {}
-    monkeypatch.setattr(schema_topic, "_PATIENCE_S", 1e9)
-    assert schemas.read_written(spark, []) == {}
+    monkeypatch.setattr(schema_topic, "_TIMEOUT_S", 0.0)
+    assert schemas.read_with_uncommitted(spark, []) == {}
+    monkeypatch.setattr(schema_topic, "_TIMEOUT_S", 1e9)
+    assert schemas.read_with_uncommitted(spark, []) == {}

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pgrelay.spark.names import sql_type
-from pgrelay.spark.records.sql import named, texts
+from pgrelay.spark.records.sql import alias, constant_array
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.widening import declared, rewritten, widened, widens
+from pgrelay.spark.schemas.widening import declared_type, rewrites_values, widened, widens
 from tests.spark.handmade_records import numeric
 
 
@@ -72,7 +72,7 @@ MOOD = Column("v", "mood", type_oid=16400)
 )
 def test_a_widening_keeps_every_value(was: Column, now: Column) -> None:
     assert widens(was.spark_type, now.spark_type)
-    assert not rewritten(was, now)
+    assert not rewrites_values(was, now)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_widening_keeps_every_value(was: Column, now: Column) -> None:
 )
 def test_changes_that_postgres_rewrites_are_recognized(was: Column, now: Column) -> None:
     assert widens(was.spark_type, now.spark_type)
-    assert rewritten(was, now)
+    assert rewrites_values(was, now)
 
 
 FLOAT, BYTES = Column("v", "float8", encoding="number"), Column("v", "bytea", encoding="base64")
@@ -154,7 +154,7 @@ def test_a_value_of_an_earlier_type_is_read_only_if_it_is_exact(
 ) -> None:
     written = [f"CAST('{text}' AS {sql_type(was.spark_type)})" for text, was, *_ in CONVERSIONS]
     read = [widened(value, was, now) for value, (_, was, now, _) in zip(written, CONVERSIONS, strict=True)]
-    found = spark.range(1).selectExpr(*(named(value, f"c{n}") for n, value in enumerate(read)))
+    found = spark.range(1).selectExpr(*(alias(value, f"c{n}") for n, value in enumerate(read)))
     assert list(found.collect()[0]) == [value for *_, value in CONVERSIONS]
     assert [kind for _, kind in found.dtypes] == [
         now.spark_type.simpleString() for _, _, now, _ in CONVERSIONS
@@ -162,14 +162,14 @@ def test_a_value_of_an_earlier_type_is_read_only_if_it_is_exact(
 
 
 def test_arrays_are_converted_by_their_elements(spark: SparkSession) -> None:
-    kept, lost = texts(["1", "2"]), texts(["1", "x"])
+    kept, lost = constant_array(["1", "2"]), constant_array(["1", "x"])
     found = spark.range(1).selectExpr(
-        *(named(widened(each, TEXTS, INTEGERS), f"c{n}") for n, each in enumerate((kept, lost)))
+        *(alias(widened(each, TEXTS, INTEGERS), f"c{n}") for n, each in enumerate((kept, lost)))
     )
     assert list(found.collect()[0]) == [[1, 2], None]
 
 
 def test_a_type_is_printed_as_declared() -> None:
     columns = [TEXT, varchar(20), at(0), number(8, -2), Column("v", "_bpchar", 14)]
-    told = ["text", "varchar(20)", "timestamp(0)", "numeric(8,-2)", "_bpchar(10)"]
-    assert [declared(column) for column in columns] == told
+    printed = ["text", "varchar(20)", "timestamp(0)", "numeric(8,-2)", "_bpchar(10)"]
+    assert [declared_type(column) for column in columns] == printed

@@ -1,14 +1,14 @@
-"""Applying a batch of changes to a Delta or Iceberg table, in a call of its own."""
+"""Applies a batch of changes to a Delta or Iceberg table, for queries of the user's own."""
 
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake.cut_off import ended_by_a_stop
-from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.sound import OnMissing, refuse_other_choice
+from pgrelay.spark.failures import wrap_java_errors
+from pgrelay.spark.lake.batch_checks import OnMissing, refuse_invalid_on_missing
+from pgrelay.spark.lake.cancellation import cancelled_on_stop
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.target import Target
 from pgrelay.spark.schemas.schema import TableSchema, require_schema
@@ -43,21 +43,21 @@ def apply_changes(
     """
     if not isinstance(batch, DataFrame):
         raise SetupError(f"batch={batch!r}: give a DataFrame of read_changes")
-    refuse_other_choice(on_missing)
+    refuse_invalid_on_missing(on_missing)
     require_schema(schema)
     schema.refuse_sharing()
-    _refuse_other_schema(batch, schema)
+    _refuse_different_schema(batch, schema)
     table = lake_table(batch.sparkSession, target, using)
     rejects = lake_table(batch.sparkSession, corrupt_to, using) if corrupt_to else None
-    if rejects is not None and rejects.plain_name() == table.plain_name():
+    if rejects is not None and rejects.canonical_name() == table.canonical_name():
         raise SetupError(f"corrupt_to={corrupt_to} is the target itself: name another table")
     schema = replace(schema, taken=table.taken)
-    with ended_by_a_stop(batch.sparkSession), told_of(f"{schema.topic} to {target}"):
+    with cancelled_on_stop(batch.sparkSession), wrap_java_errors(f"{schema.topic} to {target}"):
         Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)
 
 
-def _refuse_other_schema(batch: DataFrame, schema: TableSchema) -> None:
-    """Raise SetupError if the changes have other columns than the schema: they would be left out."""
+def _refuse_different_schema(batch: DataFrame, schema: TableSchema) -> None:
+    """Raise SetupError if the changes have columns other than the schema's, which would be left out."""
     if batch.isStreaming:
         raise SetupError(f"{schema.topic}: the batch is a stream: call apply_changes in its foreachBatch")
     rows = batch.schema["after"].dataType.simpleString() if "after" in batch.columns else "not there"

@@ -8,71 +8,81 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from pgrelay.spark.lake.applied import Applied
+from pgrelay.spark.lake.applied_positions import AppliedPositions
 from pgrelay.spark.names import quoted
-from pgrelay.spark.records.change_columns import of_key
+from pgrelay.spark.records.change_columns import key_value
 from pgrelay.spark.schemas.schema import Position, TableSchema
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Changes of one table, as `read_changes` gives them with that schema, and facts about them all."""
+    """Changes of one table, as `read_changes` gives them with that schema, and facts about them all.
+
+    applied_after           what is applied of these partitions once the batch is
+    has_unchanged           a change leaves out a large value that stays as it was
+    has_key_updates         `is_key_update` holds for a change
+    has_lost_values         `has_lost_value` holds for a change, so `has_unchanged` does too
+    has_updates_or_deletes  some change is an update or a delete
+    first_corrupt           partition, offset and reason of the first record that can't be read exactly
+    first_without_key       partition, offset and op of the first change that `lacks_key`
+    foreign_topic           a topic other than the schema's that has records here
+    """
 
     changes: DataFrame
     schema: TableSchema
-    leads_to: Applied  # what is applied of these partitions once the batch is
-    lowest: int | None = None  # commit LSN
-    unchanged: bool = False  # a change leaves out a large value that stays
-    moved: bool = False  # `key_moved` holds for a change
-    lacking: bool = False  # `lacks` holds for a change: so `unchanged` does too
-    replaced: bool = False  # there are updates or deletes
-    corrupt: tuple[int, int, str] | None = None  # partition, offset, reason; of the first such record
-    untold: tuple[int, int, str] | None = None  # partition, offset, op: `key_untold` holds for it; the first
-    foreign: str | None = None  # another topic than the schema's
+    applied_after: AppliedPositions
+    lowest_lsn: int | None = None
+    has_unchanged: bool = False
+    has_key_updates: bool = False
+    has_lost_values: bool = False
+    has_updates_or_deletes: bool = False
+    first_corrupt: tuple[int, int, str] | None = None
+    first_without_key: tuple[int, int, str] | None = None
+    foreign_topic: str | None = None
 
     @property
-    def writes(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether it has changes that can be read, and so have a position."""
-        return bool(self.leads_to.by_partition)
+        return bool(self.applied_after.by_partition)
 
     @property
     def truncated(self) -> Position | None:
         """The position of the last truncate."""
-        return self.leads_to.truncated
+        return self.applied_after.truncated
 
     @property
-    def ends_empty(self) -> bool:
+    def ends_with_truncate(self) -> bool:
         """Whether the last change is a truncate."""
-        return self.writes and max(self.leads_to.by_partition.values()) == self.truncated
+        return self.has_changes and max(self.applied_after.by_partition.values()) == self.truncated
 
     def where(self, condition: Expression | str) -> "Batch":
-        """The batch with those changes only; the facts stay."""
-        return self.of(self.changes.where(condition))
+        """The batch with only those changes; the facts stay."""
+        return self.with_changes(self.changes.where(condition))
 
-    def of(self, changes: DataFrame) -> "Batch":
+    def with_changes(self, changes: DataFrame) -> "Batch":
         """The batch with these changes in place of its own; the facts stay."""
         return replace(self, changes=changes)
 
 
-def key_moved(schema: TableSchema) -> Expression:
+def is_key_update(schema: TableSchema) -> Expression:
     """Whether a change is an update of a row's key: a relay that writes no record keys does not split it."""
-    moved = " OR ".join(f"NOT before.{quoted(k)} <=> after.{quoted(k)}" for k in schema.key)
-    return F.expr(f"op = 'u' AND before IS NOT NULL AND ({moved or 'false'})")
+    differs = " OR ".join(f"NOT before.{quoted(k)} <=> after.{quoted(k)}" for k in schema.key)
+    return F.expr(f"op = 'u' AND before IS NOT NULL AND ({differs or 'false'})")
 
 
-def key_untold(schema: TableSchema) -> Expression:
-    """Whether a change lacks columns of the row's key, because the key was another when it was written."""
-    untold = " OR ".join(f"{of_key(k)} IS NULL" for k in schema.key)
-    return F.expr(f"op != 't' AND ({untold or 'false'})")
+def lacks_key(schema: TableSchema) -> Expression:
+    """Whether a change lacks columns of the key, because the table had another key when it was written."""
+    missing = " OR ".join(f"{key_value(k)} IS NULL" for k in schema.key)
+    return F.expr(f"op != 't' AND ({missing or 'false'})")
 
 
-def lacks(schema: TableSchema) -> Expression:
-    """Whether a change creates the row of a key, and leaves a column out."""
-    return (F.col("op").isin("c", "r") | key_moved(schema)) & (F.size("unchanged") > 0)
+def has_lost_value(schema: TableSchema) -> Expression:
+    """Whether a change creates the row of a key, and leaves a large value out."""
+    return (F.col("op").isin("c", "r") | is_key_update(schema)) & (F.size("unchanged") > 0)
 
 
 def summarize(changes: DataFrame, schema: TableSchema) -> Batch:
-    """Look at all changes, in one pass; only the first bad records of each partition leave Spark."""
+    """Gather the facts about all changes in one pass; of bad records only the first leave Spark."""
     position = F.struct("commit_lsn", "seq")
     sound = F.col("corrupt").isNull()
     found = (
@@ -81,36 +91,36 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Batch:
             F.max(F.when(sound, position)).alias("highest"),
             F.min(F.when(sound, F.col("commit_lsn"))).alias("lowest"),
             F.max(F.when(sound & (F.col("op") == "t"), position)).alias("truncated"),
-            F.max(F.size("unchanged") > 0).alias("unchanged"),
-            F.max(sound & key_moved(schema)).alias("moved"),
-            F.max(sound & lacks(schema)).alias("lacking"),
-            F.max(sound & F.col("op").isin("u", "d")).alias("replaced"),
+            F.max(F.size("unchanged") > 0).alias("has_unchanged"),
+            F.max(sound & is_key_update(schema)).alias("has_key_updates"),
+            F.max(sound & has_lost_value(schema)).alias("has_lost_values"),
+            F.max(sound & F.col("op").isin("u", "d")).alias("has_updates_or_deletes"),
             F.min(F.when(~sound, F.struct("offset", "corrupt"))).alias("corrupt"),
-            F.min(F.when(sound & key_untold(schema), F.struct("offset", "op"))).alias("untold"),
+            F.min(F.when(sound & lacks_key(schema), F.struct("offset", "op"))).alias("without_key"),
         )
         .collect()
     )
-    flags = ("unchanged", "moved", "lacking", "replaced")
+    flags = ("has_unchanged", "has_key_updates", "has_lost_values", "has_updates_or_deletes")
     return Batch(
         changes,
         schema,
-        _leading_to(schema.topic, found),
-        lowest=min((row["lowest"] for row in found if row["lowest"] is not None), default=None),
+        _applied_after(schema.topic, found),
+        lowest_lsn=min((row["lowest"] for row in found if row["lowest"] is not None), default=None),
         **{flag: any(row[flag] for row in found) for flag in flags},
-        corrupt=_first(found, "corrupt"),
-        untold=_first(found, "untold"),
-        foreign=next((row["topic"] for row in found if row["topic"] != schema.topic), None),
+        first_corrupt=_first(found, "corrupt"),
+        first_without_key=_first(found, "without_key"),
+        foreign_topic=next((row["topic"] for row in found if row["topic"] != schema.topic), None),
     )
 
 
-def _leading_to(topic: str, found: Iterable[Row]) -> Applied:
-    leads_to = Applied(topic)
+def _applied_after(topic: str, found: Iterable[Row]) -> AppliedPositions:
+    applied = AppliedPositions(topic)
     for row in found:
         if row["highest"] is not None:
-            leads_to.advance(row["partition"], tuple(row["highest"]))
+            applied.advance(row["partition"], tuple(row["highest"]))
         if row["truncated"] is not None:
-            leads_to.truncate(tuple(row["truncated"]))
-    return leads_to
+            applied.truncate(tuple(row["truncated"]))
+    return applied
 
 
 def _first(found: Iterable[Row], bad: str) -> Any:

@@ -5,16 +5,16 @@ from datetime import timedelta
 from typing import Final, Literal
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.delta_commits import commits, undo
-from pgrelay.spark.lake.delta_folders import remove, remove_unmade
-from pgrelay.spark.lake.delta_log import shed_entries
-from pgrelay.spark.lake.tables import OWN_KEPT, LakeTable
+from pgrelay.spark.lake.delta_commits import any_reverts, commits
+from pgrelay.spark.lake.delta_folders import remove_folder, remove_unfinished
+from pgrelay.spark.lake.delta_log import trim_log
+from pgrelay.spark.lake.tables import INTERNAL_RETENTION, LakeTable
 from pgrelay.spark.names import quoted
 
 # Delta's own minimum: a reader or a writer may be at an old version.
-LEAST_KEPT: Final = timedelta(days=7)
+MIN_RETENTION: Final = timedelta(days=7)
 
-# To Delta the two are one choice: the log's may not be the shorter. A session may have its own defaults.
+# Delta treats the two as one choice: the log's may not be shorter. A session may have its own defaults.
 _RETENTIONS: Final = ("deletedFileRetentionDuration", "logRetentionDuration")
 _SESSION_DEFAULTS: Final = "spark.databricks.delta.properties.defaults"
 
@@ -27,7 +27,7 @@ _FEATURES: Final = {
     "delta.enableDeletionVectors": "true",
 }
 
-_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
+_RETENTION_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
 class DeltaTable(LakeTable):
@@ -44,35 +44,35 @@ class DeltaTable(LakeTable):
     )
     _mark_setting = "spark.databricks.delta.commitInfo.userMetadata"
 
-    def plain_name(self) -> str:
-        name = super().plain_name()
+    def canonical_name(self) -> str:
+        name = super().canonical_name()
         return name if "`.`" in name else f"{quoted(self.spark.catalog.currentDatabase())}.{name}"
 
     def _has_no_files(self) -> bool:
-        told = self.loaded().initialSnapshot().checksumOpt()
-        return bool(told.isDefined() and told.get().numFiles() == 0)
+        checksum = self.load().initialSnapshot().checksumOpt()
+        return bool(checksum.isDefined() and checksum.get().numFiles() == 0)
 
-    def _make_place(self) -> None:
+    def _prepare_namespace(self) -> None:
         if self.namespace:
             self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.namespace}")
-        remove_unmade(self.spark, self.name)
+        remove_unfinished(self.spark, self.name)
 
     def drop(self) -> None:
         row = self.spark.sql(f"DESCRIBE DETAIL {self.name}").select("location").first()
         self.spark.sql(f"DROP TABLE {self.name}")
         if row is not None:
-            remove(self.spark, row["location"])
+            remove_folder(self.spark, row["location"])
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         super().set_properties(properties)
-        if self.is_own:
-            self.shed_log()
+        if self.is_internal:
+            self.trim_log()
 
     @property
     def _defaults(self) -> Mapping[str, str]:
-        if self.is_own:
-            # Delta keeps entries of its log for at least as long as deleted files.
-            kept = f"interval {OWN_KEPT // timedelta(minutes=1)} minutes"
+        if self.is_internal:
+            # Delta keeps the entries of its log at least as long as deleted files.
+            kept = f"interval {INTERNAL_RETENTION // timedelta(minutes=1)} minutes"
             return {**_FEATURES, **{f"delta.{name}": kept for name in _RETENTIONS}}
         if any(self.spark.conf.get(f"{_SESSION_DEFAULTS}.{name}", None) for name in _RETENTIONS):
             return _FEATURES
@@ -82,18 +82,18 @@ class DeltaTable(LakeTable):
     def refuse_staging(self) -> None:
         """Never: Delta has no such thing."""
 
-    def shed_log(self) -> None:
-        shed_entries(self.spark, self.loaded())
+    def trim_log(self) -> None:
+        trim_log(self.spark, self.load())
 
     def compact(self) -> None:
         self.spark.sql(f"OPTIMIZE {self.name}")
         self.spark.sql(f"REORG TABLE {self.name} APPLY (PURGE)")
 
     def refuse_purge(self, older_than: timedelta) -> None:
-        if older_than < LEAST_KEPT and self.spark.conf.get(_CHECK, "true") != "false":
+        if older_than < MIN_RETENTION and self.spark.conf.get(_RETENTION_CHECK, "true") != "false":
             raise SetupError(
                 f"older_than={older_than}: a reader of an old version could lose its files; take 7 days or "
-                f"more, or set {_CHECK} to false"
+                f"more, or set {_RETENTION_CHECK} to false"
             )
 
     def purge(self, older_than: timedelta) -> None:
@@ -103,9 +103,9 @@ class DeltaTable(LakeTable):
         self.spark.sql(f"VACUUM {self.name}")  # by the table's own retention
 
     def version(self) -> int:
-        return int(self.loaded().initialSnapshot().version())
+        return int(self.load().initialSnapshot().version())
 
-    def way_back(self, version: int) -> str:
+    def restore_statement(self, version: int) -> str:
         return f"RESTORE TABLE {self.name} TO VERSION AS OF {version}"
 
     def marks(self, since: int | None = None) -> tuple[list[str], bool]:
@@ -113,8 +113,8 @@ class DeltaTable(LakeTable):
         whole = since is None or not found or found[-1].version == since + 1
         return [commit.mark for commit in found if commit.mark is not None], whole
 
-    def was_undone(self, since: int) -> bool:
-        return self.version() < since or undo(commits(self, since), since)
+    def was_reverted(self, since: int) -> bool:
+        return self.version() < since or any_reverts(commits(self, since), since)
 
-    def arranged_by(self, column: str) -> Literal["partitioned", "ordered"] | None:
+    def layout_role(self, column: str) -> Literal["partitioned", "ordered"] | None:
         return None  # Delta refuses to drop such a column

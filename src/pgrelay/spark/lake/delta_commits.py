@@ -1,4 +1,4 @@
-"""The commits of a Delta table, as its log tells them, and whether they undo what it had."""
+"""The commits of a Delta table, from its log, and whether they revert it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Final
 
 from pgrelay.spark.lake.tables import LakeTable
 
-# Operations after which a table has nothing of what it had. Some have `AS SELECT` behind them.
+# Operations that leave nothing of what a table had. Some have `AS SELECT` after them.
 _REPLACES: Final = ("CLONE", "REPLACE TABLE", "CREATE OR REPLACE TABLE")
 
 
@@ -34,12 +34,12 @@ def commits(table: LakeTable, since: int | None) -> list[Commit]:
         found = [Commit(*row) for row in history.collect()]
         if since is None or count is None or not found or found[0].version - since <= count:
             return found
-        count = found[0].version - since  # others came meanwhile, and took the place of the oldest
+        count = found[0].version - since  # newer ones came meanwhile, and displaced the oldest
     return []
 
 
-def undo(later: Iterable[Commit], since: int) -> bool:
-    """Whether the commits after the version `since`, newest first, took from the table what it had then."""
+def any_reverts(later: Iterable[Commit], since: int) -> bool:
+    """Whether commits after the version `since`, given newest first, took from the table what it had then."""
     at = None
     for commit in later:
         if at is not None and commit.version > at:
@@ -47,7 +47,7 @@ def undo(later: Iterable[Commit], since: int) -> bool:
         if commit.operation.startswith(_REPLACES):
             return True
         if commit.operation == "RESTORE":
-            # By a time it tells no version.
+            # A RESTORE to a timestamp names no version.
             at = -1 if commit.restored is None else commit.restored
             if at < since:
                 return True

@@ -1,4 +1,4 @@
-"""The log of a Delta table of our own, of which nobody reads an old version."""
+"""Trims the log of an internal Delta table, of which nobody reads an old version."""
 
 from typing import Any, Final
 
@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 _EVERY: Final = 50  # commits
 
 
-def shed_entries(spark: SparkSession, table: JavaObject) -> None:
-    """Remove the entries older than the table's retention. Call it after commits; it acts at some.
+def trim_log(spark: SparkSession, table: JavaObject) -> None:
+    """Remove the entries older than the table's retention. To be called after each commit; it acts on some.
 
-    Delta does that too, but keeps all entries of a day, and lists them several times a batch.
+    Delta does that itself, but keeps all entries of a day, and lists them several times a batch.
     """
     try:
         log: Any = table.deltaLog()
@@ -23,5 +23,5 @@ def shed_entries(spark: SparkSession, table: JavaObject) -> None:
             granularity = getattr(jvm.org.apache.spark.sql.delta, "TruncationGranularity$")
             log.cleanUpExpiredLogs(snapshot, none, none, getattr(granularity, "MODULE$").MINUTE())
     except (Py4JError, TypeError):
-        # This is no public call of Delta's. Without it, its own daily cleanup remains.
+        # The call is not public in Delta. Without it, there is still Delta's own daily cleanup.
         pass

@@ -1,18 +1,18 @@
-"""Dropping a target, with all that is remembered of it."""
+"""Drops a target, with all that is remembered of it."""
 
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.positions import SUFFIX, is_positions, positions_table
-from pgrelay.spark.lake.rejects import CORRUPT
+from pgrelay.spark.failures import wrap_java_errors
+from pgrelay.spark.lake.lookup import lake_table
+from pgrelay.spark.lake.positions import SUFFIX, is_positions_table, positions_table
+from pgrelay.spark.lake.rejects import CORRUPT_PROPERTY
 from pgrelay.spark.lake.tables import LakeTable, Using
 
-# Properties by which we know a target, a mirror's own table, and a table of `corrupt_to`.
-_MADE_BY_US: Final = ("pgrelay.topic", "pgrelay.prefix", CORRUPT)
+# Properties that identify a target, a mirror's internal table, and a table of `corrupt_to`.
+_MADE_BY_US: Final = ("pgrelay.topic", "pgrelay.prefix", CORRUPT_PROPERTY)
 
 
 def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
@@ -29,21 +29,21 @@ def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
     """
     table = lake_table(spark, target, using)
     positions = positions_table(table)
-    there, remembered = table.exists(), positions.exists()
-    if not there and not remembered:
+    has_table, has_positions = table.exists(), positions.exists()
+    if not has_table and not has_positions:
         raise SetupError(f"{table.name}: no such table")
-    if there and not _is_ours(table):
-        if is_positions(table):
+    if has_table and not _is_ours(table):
+        if is_positions_table(table):
             raise SetupError(
                 f"{table.name} has what is remembered of the table without {SUFFIX} in its name: drop that "
                 "one, whether it still exists or not, which takes this one along"
             )
         raise SetupError(f"{table.name} was not made by pgrelay: DROP TABLE {table.name} yourself")
-    with told_of(f"drop {target}"):
-        # The positions last, so that a drop that was interrupted can be repeated.
-        if there:
+    with wrap_java_errors(f"drop {target}"):
+        # The positions last, so that an interrupted drop can be repeated.
+        if has_table:
             table.drop()
-        if remembered:
+        if has_positions:
             positions.drop()
 
 

@@ -1,6 +1,6 @@
-"""Following a table's schema: columns added, dropped, renamed, and types that widen.
+"""Schema evolution of a target: columns are added, dropped and renamed, and types widen.
 
-Every step is idempotent, so that a mirror that was killed in between can repeat it.
+Every step is idempotent, so that a mirror that was killed in the middle of one can repeat it.
 """
 
 from collections.abc import Callable
@@ -15,26 +15,26 @@ from pyspark.sql.types import ArrayType
 
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.failures import cause
+from pgrelay.spark.failures import root_cause
 from pgrelay.spark.lake.positions import target_properties
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted, sql_type
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import UNTOLD, Position, TableSchema, TableVersion
+from pgrelay.spark.schemas.schema import UNKNOWN_POSITION, Position, TableSchema, TableVersion
 from pgrelay.spark.schemas.widening import widens
 
 # Cures if the target is not what the schema says, and if its rows can't be converted.
-_ANEW: Final = (
+_RELOAD_CURE: Final = (
     "drop the target with pgrelay.spark.drop, and mirror from the topic's beginning with a new checkpoint"
 )
-CURE: Final = (
+REFILL_CURE: Final = (
     "to go on, drop the target with pgrelay.spark.drop, mirror the records above that LSN (startingOffsets "
     "and a new checkpoint), and UPDATE every row"
 )
 
 _OURS: Final = (COMMIT_LSN, SEQ)
 
-# What Spark says of a change that Iceberg refuses; that error has no class of its own.
+# Spark's text for a change that Iceberg refuses; that error has no class of its own.
 _UNSUPPORTED: Final = "Unsupported table change"
 
 
@@ -56,26 +56,26 @@ def evolve(
     """
     for position, doubt in schema.doubts():
         if position > since:
-            raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {CURE}")
+            raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {REFILL_CURE}")
     # No target ever had a version that Spark can't represent.
     for earlier, later in pairwise(version for version in schema.versions if not schema.clash(version)):
         if later.position > since:
             step = _Step(target, schema, earlier, later)
             if keep_dropped:
-                step.put_aside()
+                step.rename_dropped()
             step.refuse_null_keys(live())
-            step.take(keep_dropped=keep_dropped)
+            step.apply(keep_dropped=keep_dropped)
             # A later step may reuse a name that this one dropped: this one must not be repeated after it.
             target.set_properties(target_properties(schema.until(later.position)))
-    demand(target, schema)
+    require_columns(target, schema)
 
 
-def as_of(target: LakeTable, schema: TableSchema, keep_dropped: bool) -> Position:
-    """The position of the last version that has the target's columns: those up to it are not followed."""
-    fields = {field.name: target.stored(field.dataType) for field in target.rows().schema}
-    fits = UNTOLD
+def matching_position(target: LakeTable, schema: TableSchema, keep_dropped: bool) -> Position:
+    """The position of the last version that has the target's columns; later ones are still to be followed."""
+    fields = {field.name: target.stored_type(field.dataType) for field in target.rows().schema}
+    fits = UNKNOWN_POSITION
     for version in schema.versions:
-        wanted = {column.name: target.stored(column.spark_type) for column in version.columns}
+        wanted = {column.name: target.stored_type(column.spark_type) for column in version.columns}
         if wanted.items() <= fields.items() and (keep_dropped or len(wanted) == len(fields) - len(_OURS)):
             fits = version.position
     return fits
@@ -95,10 +95,10 @@ class _Step:
         self._was = {now: was for was, now in self._became.items()}
         self._lsn = format_lsn(later.position[0])
 
-    def put_aside(self) -> None:
-        """Rename kept columns, which were dropped by now, if new columns take their names.
+    def rename_dropped(self) -> None:
+        """Rename kept columns that Postgres has dropped, if new columns take their names.
 
-        Else rows in force would have the dropped column's values under the new column's name.
+        Otherwise current rows would have a dropped column's values under the new column's name.
         """
         rows, had = self._target.rows(), {column.name for column in self._earlier.columns}
         # To Spark, names that differ only in case are the same.
@@ -108,10 +108,11 @@ class _Step:
             if other is None or name in had:
                 continue
             if name in self._was:
-                in_the_way = self._was[name] in rows.columns  # else the step is repeated, and has renamed it
+                in_the_way = self._was[name] in rows.columns  # else a repeated step has renamed it already
             else:
                 # A repeated step finds the column that it added, still without values.
-                same = other.name == name and self._target.stored(other.dataType) == self._target.stored(kind)
+                stored = self._target.stored_type
+                same = other.name == name and stored(other.dataType) == stored(kind)
                 in_the_way = not same or self._has_values(name)
             if in_the_way:
                 aside = f"{other.name}__before_{self._lsn.replace('/', '_')}"
@@ -120,24 +121,24 @@ class _Step:
                 self._alter(name, f"RENAME COLUMN {quoted(other.name)} TO {quoted(aside)}")
 
     def refuse_null_keys(self, live: DataFrame) -> None:
-        """Raise SetupError if the key takes in a column that is null in rows of the target.
+        """Raise SetupError if a column that is null in rows of the target becomes part of the key.
 
         In Postgres every row has a value there. A null equals nothing, so a change would not find its row.
         """
         keys = {self._became.get(column.name) for column in self._earlier.columns if column.key}
         for name in [column.name for column in self._later.columns if column.key and column.name not in keys]:
             # It has its new name if a mirror was killed after the rename.
-            there = next((each for each in (self._was.get(name), name) if each in live.columns), None)
-            unfilled = live if there is None else live.where(F.col(quoted(there)).isNull())
+            stored_name = next((each for each in (self._was.get(name), name) if each in live.columns), None)
+            unfilled = live if stored_name is None else live.where(F.col(quoted(stored_name)).isNull())
             if not unfilled.isEmpty():
                 raise SetupError(
                     f"{self._topic}: from LSN {self._lsn} on, column {name!r} is part of the key, but rows "
                     f"of {self._target.name} have no value in it, so changes would not find them: no record "
                     "has the values, or those that do are in a partition not read as far (then mirror with a "
-                    f"new checkpoint, without maxOffsetsPerTrigger or with whole_transactions); {CURE}"
+                    f"new checkpoint, without maxOffsetsPerTrigger or with whole_transactions); {REFILL_CURE}"
                 )
 
-    def take(self, *, keep_dropped: bool) -> None:
+    def apply(self, *, keep_dropped: bool) -> None:
         """Alter the target's columns. Raises SetupError if the format can't, or values would be lost."""
         later = {column.name: column for column in self._later.columns}
         for column in self._earlier.columns:
@@ -146,26 +147,28 @@ class _Step:
         present = set(self._target.rows().columns)
         for name in [column.name for column in self._earlier.columns if column.name not in self._became]:
             if name in present and not keep_dropped:
-                self._refuse_arranged(name)
+                self._refuse_layout_column(name)
                 self._alter(name, f"DROP COLUMN {quoted(name)}")
         for old, new in self._became.items():
             if old != new:
                 self._rename(old, new)
-        stored = {field.name: self._target.stored(field.dataType) for field in self._target.rows().schema}
+        stored = {
+            field.name: self._target.stored_type(field.dataType) for field in self._target.rows().schema
+        }
         for name, column in later.items():
             kind, kept = column.spark_type, name in self._was
             if not kept and name not in stored:
                 self._alter(name, f"ADD COLUMN {quoted(name)} {sql_type(kind)}")
             elif not kept and not keep_dropped:
                 self._refuse_filled(name)
-            elif kept and name in stored and stored[name] != self._target.stored(kind):
+            elif kept and name in stored and stored[name] != self._target.stored_type(kind):
                 self._widen(column)
 
     def _has_values(self, name: str) -> bool:
         return not self._target.rows().where(F.col(quoted(name)).isNotNull()).isEmpty()
 
     def _refuse_filled(self, name: str) -> None:
-        """Raise SetupError if a column that Postgres adds is in the target already, with somebody else's
+        """Raise SetupError if the target already has a column that Postgres adds, with somebody else's
         values.
 
         A repeated step finds the column that it added, still without values.
@@ -177,15 +180,15 @@ class _Step:
                 f"COLUMN {quoted(name)} TO another name"
             )
 
-    def _refuse_arranged(self, name: str) -> None:
-        """Raise SetupError if a column that Postgres dropped arranges the files: Iceberg would drop it, and
-        could not write any more."""
-        arranged = self._target.arranged_by(name)
-        if arranged is not None:
+    def _refuse_layout_column(self, name: str) -> None:
+        """Raise SetupError if a column that Postgres dropped determines the layout of the files: Iceberg
+        would drop it, and could not write any more."""
+        role = self._target.layout_role(name)
+        if role is not None:
             raise SetupError(
                 f"{self._topic}: Postgres dropped column {name!r} at LSN {self._lsn}, by which "
-                f"{self._target.name} is or was {arranged}, and Iceberg can't drop it: "
-                + (f"ALTER TABLE {self._target.name} WRITE UNORDERED" if arranged == "ordered" else CURE)
+                f"{self._target.name} is or was {role}, and Iceberg can't drop it: "
+                + (f"ALTER TABLE {self._target.name} WRITE UNORDERED" if role == "ordered" else REFILL_CURE)
             )
 
     def _refuse_loss(self, was: Column, now: Column) -> None:
@@ -193,7 +196,7 @@ class _Step:
             raise SetupError(
                 f"{self._topic}: column {now.name!r} was {was.spark_type.simpleString()} and is "
                 f"{now.spark_type.simpleString()} from LSN {self._lsn} on, and not all of its values can be "
-                f"carried over as they are; {CURE}"
+                f"carried over as they are; {REFILL_CURE}"
             )
 
     def _widen(self, column: Column) -> None:
@@ -214,7 +217,7 @@ class _Step:
                 present.add(other)
 
     def _alter(self, name: str, change: str) -> None:
-        """Make a change for the sake of a column. Raises SetupError if the format can't follow it."""
+        """Alter the target for a change of column `name`. Raises SetupError if the format can't follow it."""
         try:
             self._target.spark.sql(f"ALTER TABLE {self._target.name} {change}")
         except (PySparkException, Py4JJavaError) as error:
@@ -222,15 +225,15 @@ class _Step:
                 raise  # such as a full disk, which is temporary
             reason = str(error).partition("\n")[0]
             if isinstance(error, Py4JJavaError):
-                kind, _, told = cause(error).partition(": ")
-                reason = told or kind
+                kind, _, text = root_cause(error).partition(": ")
+                reason = text or kind
             raise SetupError(
                 f"{self._topic}: {self._target.using} can't follow the change of column {name!r} at LSN "
-                f"{self._lsn}: {reason}; {CURE}"
+                f"{self._lsn}: {reason}; {REFILL_CURE}"
             ) from error
 
 
-def demand(target: LakeTable, schema: TableSchema) -> None:
+def require_columns(target: LakeTable, schema: TableSchema) -> None:
     """Raise SetupError if the target lacks columns of the schema: somebody else made or altered it."""
     fields = {field.name: field.dataType for field in target.rows().schema}
     for name in _OURS:
@@ -238,9 +241,9 @@ def demand(target: LakeTable, schema: TableSchema) -> None:
             raise SetupError(f"{target.name} has no column {name}, so no mirror made it: name another target")
     for column in schema.columns:
         kind = fields.get(column.name)
-        if kind is None or target.stored(kind) != target.stored(column.spark_type):
+        if kind is None or target.stored_type(kind) != target.stored_type(column.spark_type):
             shown = "missing" if kind is None else kind.simpleString()
             raise SetupError(
                 f"{schema.topic}: column {column.name!r} is {column.spark_type.simpleString()}, but in "
-                f"{target.name} it is {shown}: {_ANEW}"
+                f"{target.name} it is {shown}: {_RELOAD_CURE}"
             )

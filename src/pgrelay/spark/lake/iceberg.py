@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.tables import OWN_KEPT, LakeTable
+from pgrelay.spark.lake.tables import INTERNAL_RETENTION, LakeTable
 from pgrelay.spark.names import COMMIT_LSN, literal, quoted
 
 _DEFAULTS: Final = {
@@ -25,8 +25,8 @@ _MARK: Final = "pgrelay"  # in the summary of a snapshot
 
 # Iceberg's "write, audit, publish": with the property, a session that has one of the settings writes beside
 # the table.
-_STAGED: Final = "write.wap.enabled"
-_STAGES: Final = ("spark.wap.id", "spark.wap.branch")
+_WAP_ENABLED: Final = "write.wap.enabled"
+_WAP_SETTINGS: Final = ("spark.wap.id", "spark.wap.branch")
 
 
 class IcebergTable(LakeTable):
@@ -45,9 +45,9 @@ class IcebergTable(LakeTable):
     _mark_setting = f"spark.sql.iceberg.snapshot-property.{_MARK}"
 
     def _has_no_files(self) -> bool:
-        return self.loaded().table().currentSnapshot() is None
+        return self.load().table().currentSnapshot() is None
 
-    def _make_place(self) -> None:
+    def _prepare_namespace(self) -> None:
         if "`.`" in self.namespace:  # else it is only the catalog
             self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.namespace}")
 
@@ -59,15 +59,16 @@ class IcebergTable(LakeTable):
         return _DEFAULTS
 
     def refuse_staging(self) -> None:
-        told = [name for name in _STAGES if self.spark.conf.get(name, None)]
-        if told and self.properties().get(_STAGED, "").lower() == "true":
+        found = [name for name in _WAP_SETTINGS if self.spark.conf.get(name, None)]
+        if found and self.properties().get(_WAP_ENABLED, "").lower() == "true":
             raise SetupError(
-                f"{self.name}: the session has {told[0]} and the table {_STAGED}, so that Iceberg would put "
-                "the rows beside the table, where the next changes do not find them: unset one of the two"
+                f"{self.name}: the session has {found[0]} and the table {_WAP_ENABLED}, so that Iceberg "
+                "would put the rows beside the table, where the next changes do not find them: unset one of "
+                "the two"
             )
 
-    def shed_log(self) -> None:
-        """Nothing: its properties bound old metadata."""
+    def trim_log(self) -> None:
+        """Nothing to do: the table's properties limit old metadata."""
 
     def _call(self, procedure: str, *arguments: str) -> str:
         """The statement that calls one of Iceberg's procedures, which are in the table's catalog."""
@@ -89,20 +90,20 @@ class IcebergTable(LakeTable):
         self.spark.sql(self._call("expire_snapshots", f"older_than => TIMESTAMP '{until.isoformat(' ')}'"))
 
     def remove_old_files(self) -> None:
-        self.purge(OWN_KEPT)
+        self.purge(INTERNAL_RETENTION)
 
     def version(self) -> int:
-        snapshot = self.loaded().table().currentSnapshot()
+        snapshot = self.load().table().currentSnapshot()
         return 0 if snapshot is None else int(snapshot.snapshotId())
 
-    def way_back(self, version: int) -> str:
+    def restore_statement(self, version: int) -> str:
         return self._call("set_current_snapshot", f"snapshot_id => {version}")
 
     def marks(self, since: int | None = None) -> tuple[list[str], bool]:
-        at = self.version()  # ahead of the snapshots, which may become more at any moment
+        at = self.version()  # before the snapshots are read: more may come at any moment
         snapshots = self.spark.table(f"{self.name}.snapshots")
-        told = snapshots.selectExpr("snapshot_id", "parent_id", f"summary['{_MARK}']").collect()
-        known = {snapshot: (parent, mark) for snapshot, parent, mark in told}
+        rows = snapshots.selectExpr("snapshot_id", "parent_id", f"summary['{_MARK}']").collect()
+        known = {snapshot: (parent, mark) for snapshot, parent, mark in rows}
         found = []
         while at != since and at in known:
             parent, mark = known[at]
@@ -110,51 +111,51 @@ class IcebergTable(LakeTable):
             at = parent or 0
         return [mark for mark in found if mark is not None], at in (0, since)
 
-    def was_undone(self, since: int) -> bool:
-        """Whether the snapshot `since` is none that led to the current one."""
+    def was_reverted(self, since: int) -> bool:
+        """Whether the snapshot `since` is no ancestor of the current one."""
         jvm: Any = self.spark._jvm
-        iceberg: Any = self.loaded().table()
+        iceberg: Any = self.load().table()
         was = iceberg.snapshot(since)
         if iceberg.currentSnapshot() is None:
             return since != 0
         snapshots = jvm.org.apache.iceberg.util.SnapshotUtil
         if was is None or snapshots.isAncestorOf(iceberg, since):
             return False
-        # Snapshots may be expired by their ids: then what led to the current one is not known as far back.
+        # Snapshots can be expired by id, so the known ancestors of the current one may not go as far back.
         oldest = snapshots.oldestAncestor(iceberg)
         return oldest.parentId() is None or bool(oldest.timestampMillis() <= was.timestampMillis())
 
-    def stored(self, kind: DataType) -> str:
+    def stored_type(self, kind: DataType) -> str:
         if isinstance(kind, ArrayType):
-            return f"array<{self.stored(kind.elementType)}>"
-        # It has no smallint.
-        return super().stored(IntegerType() if isinstance(kind, ShortType) else kind)
+            return f"array<{self.stored_type(kind.elementType)}>"
+        # Iceberg has no smallint.
+        return super().stored_type(IntegerType() if isinstance(kind, ShortType) else kind)
 
-    def arranged_by(self, column: str) -> Literal["partitioned", "ordered"] | None:
-        table = self.loaded().table()
+    def layout_role(self, column: str) -> Literal["partitioned", "ordered"] | None:
+        table = self.load().table()
         field = table.schema().asStruct().field(column).fieldId()  # `findField` takes a path
         specs = table.specs().values()
         if any(part.sourceId() == field for spec in specs for part in spec.fields()):
             return "partitioned"
         return "ordered" if any(part.sourceId() == field for part in table.sortOrder().fields()) else None
 
-    def add_absent(
-        self, rows: DataFrame, key: Sequence[str], *, since: int | None = None, empties: str = ""
+    def insert_if_absent(
+        self, rows: DataFrame, key: Sequence[str], *, min_lsn: int | None = None, delete_clause: str = ""
     ) -> None:
-        if empties:
-            super().add_absent(rows, key, since=since, empties=empties)
+        if delete_clause:
+            super().insert_if_absent(rows, key, min_lsn=min_lsn, delete_clause=delete_clause)
             return
-        # Iceberg turns such a MERGE into a plain append. An overwrite, even of no row, is checked for
+        # Iceberg turns such a MERGE into a plain append. It checks an overwrite, even of no rows, for
         # conflicts with the commits since a version.
         seen = self.version()
-        there = self.rows() if since is None else self.rows().where(f"{COMMIT_LSN} >= {since}")
-        there = there.select(*map(quoted, key))
-        writer = rows.join(there, list(key), "left_anti").writeTo(self.name)
+        present = self.rows() if min_lsn is None else self.rows().where(f"{COMMIT_LSN} >= {min_lsn}")
+        present = present.select(*map(quoted, key))
+        writer = rows.join(present, list(key), "left_anti").writeTo(self.name)
         if seen:
             writer = writer.option("validate-from-snapshot-id", str(seen))
         writer.option("isolation-level", "serializable").overwrite(F.lit(False))
 
-    def source(self, rows: DataFrame) -> DataFrame:
+    def merge_source(self, rows: DataFrame) -> DataFrame:
         # Spark 4.1 has no plan for such a source where it looks for the files to copy.
         copies = "copy-on-write"  # Iceberg's default
         if self.properties().get("write.merge.mode", copies).lower() == copies:

@@ -1,9 +1,9 @@
-"""A batch of changes reduced to one row for each key, its last change.
+"""Reduces a batch of changes to the last change of each key.
 
-Shapes: the table's columns under their `carried` names, `__commit_lsn`, `__seq`, `__deleted`, and
+Shapes: the table's columns under their `row_column` names, `__commit_lsn`, `__seq`, `__deleted`, and
 `__missing`: the columns whose value no change in the batch carries, so that the target's value stays.
 
-What there is for each column is written in SQL: a `Column` takes dozens of calls into Java.
+What is repeated for each column is SQL: a `Column` takes dozens of calls into Java.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pgrelay.spark.lake.batch import Batch, key_moved
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, constant, quoted
-from pgrelay.spark.records.change_columns import of_key
+from pgrelay.spark.lake.batch import Batch, is_key_update
+from pgrelay.spark.names import COMMIT_LSN, SEQ, constant, quoted, row_column
+from pgrelay.spark.records.change_columns import key_value
 from pgrelay.spark.schemas.schema import TableSchema
 
 DELETED = "__deleted"
@@ -23,42 +23,43 @@ MISSING = "__missing"
 def latest_rows(batch: Batch) -> DataFrame:
     """The last change of each key. The batch has no truncates."""
     schema = batch.schema
-    keys = [quoted(carried(name)) for name in schema.key]
+    keys = [quoted(row_column(name)) for name in schema.key]
     position = f"struct({COMMIT_LSN}, {SEQ})"
-    large = [c.name for c in schema.columns if c.toastable and batch.unchanged]
-    whole = [quoted(carried(c.name)) for c in schema.columns if not c.key and c.name not in large]
+    large = [c.name for c in schema.columns if c.toastable and batch.has_unchanged]
+    whole = [quoted(row_column(c.name)) for c in schema.columns if not c.key and c.name not in large]
     last = f"max_by(struct({', '.join([COMMIT_LSN, SEQ, DELETED, *whole])}), {position}) AS __last"
     # The value of a column that may be left out is that of the last change that carries it.
-    carries = {name: if_told(name, position) for name in large}
+    carries = {name: unless_unchanged(name, position) for name in large}
     values = [
-        f"max_by({quoted(carried(name))}, {has}) AS {quoted(carried(name))}" for name, has in carries.items()
+        f"max_by({quoted(row_column(name))}, {has}) AS {quoted(row_column(name))}"
+        for name, has in carries.items()
     ]
     absent = [f"CASE WHEN max({has}) IS NULL THEN {constant(name)} END" for name, has in carries.items()]
     missing = f"array_compact(CAST(array({', '.join(absent)}) AS array<string>)) AS {MISSING}"
     grouped = keyed_rows(batch).groupBy(*keys).agg(*map(F.expr, [last, *values, missing]))
-    return grouped.select("__last.*", *keys, *(quoted(carried(name)) for name in large), MISSING)
+    return grouped.select("__last.*", *keys, *(quoted(row_column(name)) for name in large), MISSING)
 
 
-def if_told(name: str, value: str) -> str:
-    """SQL of a value that is null for a change that leaves the column out."""
+def unless_unchanged(name: str, value: str) -> str:
+    """SQL of a value, or of null for a change that leaves the column `name` out."""
     return f"CASE WHEN NOT array_contains(unchanged, {constant(name)}) THEN {value} END"
 
 
 def keyed_rows(batch: Batch, more: Sequence[str] = ()) -> DataFrame:
-    """The changes as rows of the table; that of a delete has only its key, and a change of a key is two.
+    """The changes as rows of the table; a delete's row has only the key, and an update of a key is two rows.
 
-    Shapes: the table's columns under their `carried` names, `__commit_lsn`, `__seq`, `__deleted`, and the
+    Shapes: the table's columns under their `row_column` names, `__commit_lsn`, `__seq`, `__deleted`, and the
     changes' own columns `unchanged`, `ts` and `more`.
     """
     rows = _by_key(batch.changes, batch.schema, more)
-    if not batch.moved:
+    if not batch.has_key_updates:
         return rows
-    moves = batch.changes.where(key_moved(batch.schema))
-    return rows.unionByName(_by_key(old_keys_deleted(moves, batch.schema), batch.schema, more))
+    moves = batch.changes.where(is_key_update(batch.schema))
+    return rows.unionByName(_by_key(old_key_deletes(moves, batch.schema), batch.schema, more))
 
 
-def old_keys_deleted(moves: DataFrame, schema: TableSchema) -> DataFrame:
-    """Updates of rows' keys as deletes of the old keys, which leave no column out."""
+def old_key_deletes(moves: DataFrame, schema: TableSchema) -> DataFrame:
+    """Updates of keys as deletes of the old keys, which leave no column out."""
     none = F.array().cast("array<string>")
     named = [name for name in ("unchanged", "lost") if name in moves.columns]
     return moves.withColumns(
@@ -67,9 +68,9 @@ def old_keys_deleted(moves: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 def _by_key(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> DataFrame:
-    values = {c.name: of_key(c.name) if c.key else f"after.{quoted(c.name)}" for c in schema.columns}
+    values = {c.name: key_value(c.name) if c.key else f"after.{quoted(c.name)}" for c in schema.columns}
     return changes.selectExpr(
-        *(f"{value} AS {quoted(carried(name))}" for name, value in values.items()),
+        *(f"{value} AS {quoted(row_column(name))}" for name, value in values.items()),
         f"commit_lsn AS {COMMIT_LSN}",
         f"seq AS {SEQ}",
         f"op = 'd' AS {DELETED}",

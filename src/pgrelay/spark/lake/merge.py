@@ -6,21 +6,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pgrelay.errors import RecordError
-from pgrelay.spark.failures import refused_by
+from pgrelay.spark.failures import wrap_raised_error
 from pgrelay.spark.lake.batch import Batch
 from pgrelay.spark.lake.latest import DELETED, MISSING
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.names import (
     COMMIT_LSN,
     SEQ,
-    as_carried,
-    carried,
+    as_row_columns,
     columns_and_values,
     constant,
+    key_json,
     quoted,
-    told_key,
+    row_column,
 )
-from pgrelay.spark.records.order import emptying, older
+from pgrelay.spark.records.order import older, truncate_clauses
 from pgrelay.spark.schemas.schema import Position, TableSchema
 
 # The text that the merge fails with; the LSN follows it.
@@ -45,7 +45,7 @@ def merge_rows(target: LakeTable, rows: DataFrame, batch: Batch, *, strict: bool
     the target's older rows are deleted.
     """
     schema = batch.schema
-    toastable = {c.name for c in schema.columns if c.toastable and batch.unchanged}
+    toastable = {c.name for c in schema.columns if c.toastable and batch.has_unchanged}
     keys = " AND ".join(f"t.{quoted(key)} = {_source(key)}" for key in schema.key)
     updates = [
         f"t.{quoted(name)} = {_kept(name) if name in toastable else _source(name)}"
@@ -59,14 +59,14 @@ def merge_rows(target: LakeTable, rows: DataFrame, batch: Batch, *, strict: bool
     fails = f"CAST(raise_error(concat({constant(_LACKS)}, s.{COMMIT_LSN})) AS BIGINT)"
     lacks = f"WHEN NOT MATCHED AND NOT s.{DELETED} AND size(s.{MISSING}) > 0 THEN INSERT ({columns})"
     _, refusing = columns_and_values(schema.row_type.names, fails)
-    holds, empties = emptying(batch.truncated)
+    holds, empties = truncate_clauses(batch.truncated)
     lacking = f"an update leaves out a large value, and {target.name} has no such row"
-    with refused_by(_LACKS, lambda lsn: MissingRow(f"{schema.topic} LSN {lsn}: {lacking}")):
+    with wrap_raised_error(_LACKS, lambda lsn: MissingRow(f"{schema.topic} LSN {lsn}: {lacking}")):
         target.run(
             f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}{holds}"
             f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
             f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET {', '.join(updates)}"
-            f" {f'{lacks} VALUES ({refusing})' if strict and batch.unchanged else ''}"
+            f" {f'{lacks} VALUES ({refusing})' if strict and batch.has_unchanged else ''}"
             f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values}){empties}",
             rows=rows,
         )
@@ -74,9 +74,9 @@ def merge_rows(target: LakeTable, rows: DataFrame, batch: Batch, *, strict: bool
 
 def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
     """Append `latest_rows` to an empty target."""
-    columns = [f"{quoted(carried(name))} AS {quoted(name)}" for name in schema.row_type.names]
+    columns = [f"{quoted(row_column(name))} AS {quoted(name)}" for name in schema.row_type.names]
     live = rows.where(f"NOT {DELETED}")
-    target.add_absent(live.selectExpr(*columns, COMMIT_LSN, SEQ), schema.key)
+    target.insert_if_absent(live.selectExpr(*columns, COMMIT_LSN, SEQ), schema.key)
 
 
 def kept_rows(target: LakeTable, batch: Batch) -> DataFrame:
@@ -93,13 +93,13 @@ def delete_older(target: LakeTable, truncated: Position) -> None:
 def missing_rows(target: LakeTable, rows: DataFrame, batch: Batch) -> DataFrame:
     """Those of `latest_rows` that lack a column while the target has no row to take its value from."""
     lacking = rows.where((F.size(MISSING) > 0) & ~F.col(DELETED))
-    there = kept_rows(target, batch).selectExpr(*as_carried(batch.schema.key))
-    return lacking.join(there, on=[carried(name) for name in batch.schema.key], how="left_anti")
+    there = kept_rows(target, batch).selectExpr(*as_row_columns(batch.schema.key))
+    return lacking.join(there, on=[row_column(name) for name in batch.schema.key], how="left_anti")
 
 
 def refuse_missing(target: LakeTable, missing: DataFrame, schema: TableSchema) -> None:
     """Raise RecordError if there are `missing_rows`."""
-    first = missing.select(told_key(schema.key).alias("key"), MISSING).first()
+    first = missing.select(key_json(schema.key).alias("key"), MISSING).first()
     if first is None:
         return
     raise RecordError(
@@ -115,4 +115,4 @@ def _kept(name: str) -> str:
 
 
 def _source(name: str) -> str:
-    return f"s.{quoted(carried(name))}"
+    return f"s.{quoted(row_column(name))}"

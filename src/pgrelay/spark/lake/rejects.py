@@ -1,4 +1,4 @@
-"""Records that can't be read exactly, kept in a table of their own."""
+"""The table of records that can't be applied exactly (`corrupt_to`)."""
 
 from threading import Lock
 from typing import Final
@@ -9,10 +9,11 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.tables import LakeTable
 
-PLACE: Final = ("topic", "partition", "offset")  # of a record
+# Where a record is.
+RECORD_COLUMNS: Final = ("topic", "partition", "offset")
 
 # The property that shows that such a table is ours.
-CORRUPT: Final = "pgrelay.corrupt"
+CORRUPT_PROPERTY: Final = "pgrelay.corrupt"
 
 _TABLE = (
     StructType()
@@ -22,13 +23,13 @@ _TABLE = (
     .add("corrupt", StringType())
 )
 
-# Tables of one batch share it, and Delta can neither create it twice nor merge into it twice at once.
-_ONE_AT_A_TIME: Final = Lock()
+# The tables of a batch share it, and Delta can neither create it nor merge into it twice at once.
+_LOCK: Final = Lock()
 
 
 def refuse_foreign(rejects: LakeTable) -> None:
-    """Raise SetupError if a table that is to take records exists, and is not one of ours."""
-    if rejects.exists() and CORRUPT not in rejects.properties():
+    """Raise SetupError if the table for rejects exists, but pgrelay did not create it as such."""
+    if rejects.exists() and CORRUPT_PROPERTY not in rejects.properties():
         raise SetupError(
             f"corrupt_to: {rejects.name} exists, and pgrelay did not make it for such records: name another"
         )
@@ -40,14 +41,14 @@ def set_aside(rejects: LakeTable, records: DataFrame) -> None:
     A re-created topic has other records at the same places. Raises SetupError as `refuse_foreign` does.
     """
     refuse_foreign(rejects)
-    # By name: somebody may have added columns, to note what became of a record.
+    # By name: somebody may have added columns, to record what was done about a record.
     columns, values = ", ".join(_TABLE.names), ", ".join(f"s.{name}" for name in _TABLE.names)
-    with _ONE_AT_A_TIME:
-        rejects.create(_TABLE, {CORRUPT: "true"})
+    with _LOCK:
+        rejects.create(_TABLE, {CORRUPT_PROPERTY: "true"})
         rejects.run(
             f"MERGE INTO {rejects.name} t USING {{records}} s"
             " ON t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"
             " AND t.corrupt = s.corrupt"
             f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})",
-            records=rejects.source(records.select(*_TABLE.names)),
+            records=rejects.merge_source(records.select(*_TABLE.names)),
         )

@@ -1,4 +1,4 @@
-"""Tables of the lake: what Delta's and Iceberg's have in common, and what each must answer."""
+"""Tables of the lake: what Delta's and Iceberg's have in common, and what each must implement."""
 
 import dataclasses
 import re
@@ -18,29 +18,29 @@ from pgrelay.spark.names import COMMIT_LSN, literal, quoted, sql_type
 
 Using = Literal["delta", "iceberg"]
 
-# How long a table of our own keeps old versions: for a driver of ours that reads at this moment.
-OWN_KEPT: Final = timedelta(minutes=10)
+# How long an internal table keeps old versions: for a driver of ours that is reading one.
+INTERNAL_RETENTION: Final = timedelta(minutes=10)
 
-# Of a table of our own that keeps properties alone: Delta needs several jobs to write and read a row.
-NO_ROWS: Final = StructType().add("topic", StringType())
+# The columns of an internal table that keeps only properties: Delta takes several jobs for each row of it.
+PROPERTIES_ONLY: Final = StructType().add("topic", StringType())
 
 # A data frame's placeholder in a statement; or an identifier or text, which may contain what looks like one.
 _SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
 
-_ONE_MARK: Final = Lock()
+_MARK_LOCK: Final = Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class LakeTable(ABC):
     """A Delta or Iceberg table, which may not exist yet. `name` is its full name, quoted.
 
-    `is_own`: it is one of ours beside the targets, written with every batch. Nobody else reads it, or an old
-    version of it, so it keeps no more than the last minutes' versions.
+    `is_internal`: it is one of ours beside the targets, written with every batch. Nobody else reads it, or an
+    old version of it, so it keeps no versions but those of the last minutes.
     """
 
     spark: SparkSession
     name: str
-    is_own: bool = False
+    is_internal: bool = False
 
     using: ClassVar[Using]
     # Columns that the format, or Spark's MERGE into it, uses internally, in lower case: a table's own column
@@ -49,14 +49,14 @@ class LakeTable(ABC):
     # The session's setting that attaches a text to commits.
     _mark_setting: ClassVar[str]
 
-    def beside(self, suffix: str) -> Self:
-        """The table of our own whose name is this one's with a suffix."""
-        return dataclasses.replace(self, name=f"{self.name[:-1]}{suffix}`", is_own=True)
+    def companion(self, suffix: str) -> Self:
+        """The internal table whose name is this one's with a suffix."""
+        return dataclasses.replace(self, name=f"{self.name[:-1]}{suffix}`", is_internal=True)
 
-    def own(self, name: str) -> Self:
-        """The table of our own of that name, which is not quoted, in this one's namespace."""
+    def internal_table(self, name: str) -> Self:
+        """The internal table of that (unquoted) name in this one's namespace."""
         full = f"{self.namespace}.{quoted(name)}" if self.namespace else quoted(name)
-        return dataclasses.replace(self, name=full, is_own=True)
+        return dataclasses.replace(self, name=full, is_internal=True)
 
     @property
     def namespace(self) -> str:
@@ -64,8 +64,8 @@ class LakeTable(ABC):
         space, point, _ = self.name.rpartition("`.`")
         return space + point[:1]
 
-    def plain_name(self) -> str:
-        """One name for all its spellings: case does not matter, and the session's catalog is implied."""
+    def canonical_name(self) -> str:
+        """The name, the same for all spellings: in lower case, without the session's catalog."""
         return self.name.casefold().removeprefix("`spark_catalog`.")
 
     def exists(self) -> bool:
@@ -75,36 +75,36 @@ class LakeTable(ABC):
         return self.spark.table(self.name)
 
     def is_empty(self) -> bool:
-        # Asked first: a query that finds no rows takes as long as all else in a new table's first batch.
+        # The metadata first: a query that finds no rows takes as long as the rest of a table's first batch.
         return self._has_no_files() or self.rows().isEmpty()
 
     @abstractmethod
     def _has_no_files(self) -> bool:
-        """Whether the table's metadata tells that it has no rows, without a Spark job."""
+        """Whether the table's metadata shows that it has no rows, without a Spark job."""
 
     def replace(self, columns: StructType, properties: Mapping[str, str]) -> None:
         """Give the table these columns, and no rows. Its other `pgrelay.` properties stay."""
-        told = {name: value for name, value in self.properties().items() if name.startswith("pgrelay.")}
-        self._make("CREATE OR REPLACE TABLE", columns, {**told, **properties})
+        ours = {name: value for name, value in self.properties().items() if name.startswith("pgrelay.")}
+        self._create("CREATE OR REPLACE TABLE", columns, {**ours, **properties})
 
     def create(self, columns: StructType, properties: Mapping[str, str] | None = None) -> None:
         """Create the table and its namespace if they are missing."""
-        self._make_place()
-        self._make("CREATE TABLE IF NOT EXISTS", columns, properties or {})
+        self._prepare_namespace()
+        self._create("CREATE TABLE IF NOT EXISTS", columns, properties or {})
 
     @abstractmethod
-    def _make_place(self) -> None:
-        """Create the namespace if it is missing, and remove what would keep the table from being created."""
+    def _prepare_namespace(self) -> None:
+        """Create the namespace if it is missing, and remove what would prevent the table's creation."""
 
     @property
     @abstractmethod
     def _defaults(self) -> Mapping[str, str]:
-        """Properties of a new table; some bound its old metadata."""
+        """Properties of a new table; some limit how much old metadata it keeps."""
 
-    def _make(self, how: str, columns: StructType, properties: Mapping[str, str]) -> None:
-        listed = ", ".join(f"{quoted(field.name)} {sql_type(field.dataType)}" for field in columns)
-        told = _listed({**self._defaults, **properties})
-        self.spark.sql(f"{how} {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})")
+    def _create(self, statement: str, columns: StructType, properties: Mapping[str, str]) -> None:
+        fields = ", ".join(f"{quoted(field.name)} {sql_type(field.dataType)}" for field in columns)
+        pairs = _property_list({**self._defaults, **properties})
+        self.spark.sql(f"{statement} {self.name} ({fields}) USING {self.using} TBLPROPERTIES ({pairs})")
 
     @abstractmethod
     def drop(self) -> None:
@@ -113,11 +113,11 @@ class LakeTable(ABC):
     def properties(self) -> dict[str, str]:
         # SHOW TBLPROPERTIES hides values that contain a word like token or url, even in a topic's name.
         # As an array: a map's iterator ends with an exception, which Py4J takes long to convert.
-        entries = self.loaded().properties().entrySet().toArray()
+        entries = self.load().properties().entrySet().toArray()
         return {entry.getKey(): entry.getValue() for entry in entries}
 
-    def loaded(self) -> Any:
-        """The table as its catalog gives it: a JavaObject."""
+    def load(self) -> Any:
+        """The table's Java object, from its catalog."""
         jvm: Any = self.spark._jvm
         # Delta asks this thread for its session, for example to read a checkpoint of version 2.
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self.spark._jsparkSession)
@@ -136,15 +136,15 @@ class LakeTable(ABC):
         return catalog.loadTable(identifier)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_listed(properties)})")
+        self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_property_list(properties)})")
 
     @abstractmethod
     def refuse_staging(self) -> None:
-        """Raise SetupError if the session writes beside the table, until somebody publishes that."""
+        """Raise SetupError if the session's writes would only be staged, for somebody to publish later."""
 
     @abstractmethod
-    def shed_log(self) -> None:
-        """Called after commits to a table of our own, keeps its log short."""
+    def trim_log(self) -> None:
+        """Keep the log of an internal table short; called after commits to it."""
 
     @abstractmethod
     def compact(self) -> None:
@@ -160,7 +160,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def remove_old_files(self) -> None:
-        """Delete the files that only old versions of a table of our own need."""
+        """Delete the files that only old versions of an internal table need."""
 
     @abstractmethod
     def version(self) -> int:
@@ -171,14 +171,14 @@ class LakeTable(ABC):
         """
 
     @abstractmethod
-    def way_back(self, version: int) -> str:
-        """The statement that puts the table to a version, whether that is an earlier one or a later one."""
+    def restore_statement(self, version: int) -> str:
+        """The statement that restores a version of the table, an earlier or a later one."""
 
     @contextmanager
     def marking(self, mark: str) -> Iterator[None]:
-        """Marks the commits that are made in the block; a mark is part of its commit."""
+        """Marks the commits made in the block; a mark is part of its commit."""
         setting, conf = self._mark_setting, self.spark.conf
-        with _ONE_MARK:  # the setting is the session's
+        with _MARK_LOCK:  # the setting is the session's
             before = conf.get(setting, None)
             conf.set(setting, mark)
             try:
@@ -197,48 +197,48 @@ class LakeTable(ABC):
         """
 
     @abstractmethod
-    def was_undone(self, since: int) -> bool:
-        """Whether the table lost what it had at the version `since`: by going back further, or by a
-        replacement.
+    def was_reverted(self, since: int) -> bool:
+        """Whether the table lost what it had at the version `since`: it was restored to an earlier one, or
+        replaced.
 
-        False if nothing tells: logs are cleaned, and snapshots expire.
+        False if nothing shows it: logs are cleaned, and snapshots expire.
         """
 
-    def stored(self, kind: DataType) -> str:
+    def stored_type(self, kind: DataType) -> str:
         """The type as the format stores it."""
         return kind.simpleString()
 
     @abstractmethod
-    def arranged_by(self, column: str) -> Literal["partitioned", "ordered"] | None:
-        """How the files are arranged by a column, now or, of partitions, ever, if the format would drop the
-        column all the same, and could not write any more; else None."""
+    def layout_role(self, column: str) -> Literal["partitioned", "ordered"] | None:
+        """How a column determines the layout of the files (for partitions: ever did), if the format would
+        drop it regardless, and could not write any more; else None."""
 
-    def add_absent(
-        self, rows: DataFrame, key: Sequence[str], *, since: int | None = None, empties: str = ""
+    def insert_if_absent(
+        self, rows: DataFrame, key: Sequence[str], *, min_lsn: int | None = None, delete_clause: str = ""
     ) -> None:
-        """Add the rows whose key the table does not have yet, under its column names.
+        """Insert the rows, under the table's column names, whose key it does not have yet.
 
-        `since`: a commit LSN that none of them is below, so that files of older rows are not read.
-        `empties`: the clause of `emptying` that deletes rows in the same commit. Fails if another driver adds
-        rows meanwhile: to a plain append that is no conflict, and each row would be there twice.
+        `min_lsn`: none of them has a lower commit LSN, so that files of older rows are not read.
+        `delete_clause`: the one of `truncate_clauses` that deletes rows in the same commit. Fails if another
+        driver adds rows meanwhile: to a plain append that is no conflict, and each row would be there twice.
         """
         same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
-        same += "" if since is None else f" AND t.{COMMIT_LSN} >= {since}"
+        same += "" if min_lsn is None else f" AND t.{COMMIT_LSN} >= {min_lsn}"
         columns = ", ".join(map(quoted, rows.columns))
         values = ", ".join(f"s.{quoted(name)}" for name in rows.columns)
         self.run(
             f"MERGE INTO {self.name} t USING {{rows}} s ON {same}"
-            f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values}){empties}",
+            f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values}){delete_clause}",
             rows=rows,
         )
 
-    def source(self, rows: DataFrame) -> DataFrame:
-        """Rows that were read from tables of the lake, such as this one, as the source of a MERGE into it."""
+    def merge_source(self, rows: DataFrame) -> DataFrame:
+        """Rows read from tables of the lake, such as this one, as the source of a MERGE into it."""
         return rows
 
     def run(self, statement: str, **sources: DataFrame) -> None:
         """Run a statement in which `{name}` stands for each of the data frames."""
-        with _views(sources) as names:
+        with _temp_views(sources) as names:
             self.spark.sql(_SOURCE.sub(lambda found: names[found[1]] if found[1] else found[0], statement))
 
 
@@ -247,12 +247,12 @@ def is_catalog(spark: SparkSession, name: str) -> bool:
     return spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
 
 
-def _listed(properties: Mapping[str, str]) -> str:
+def _property_list(properties: Mapping[str, str]) -> str:
     return ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
 
 
 @contextmanager
-def _views(frames: dict[str, DataFrame]) -> Iterator[dict[str, str]]:
+def _temp_views(frames: dict[str, DataFrame]) -> Iterator[dict[str, str]]:
     """Temporary views of data frames, each under a unique name."""
     names = {name: f"pgrelay_{name}_{uuid.uuid4().hex}" for name in frames}
     try:

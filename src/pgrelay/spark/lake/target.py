@@ -6,9 +6,16 @@ from pyspark.sql.types import LongType, StructType
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.batch import Batch, summarize
-from pgrelay.spark.lake.evolution import as_of, demand, evolve
+from pgrelay.spark.lake.batch_checks import (
+    OnMissing,
+    refuse_corrupt,
+    refuse_doubt,
+    refuse_foreign_records,
+    without_rejects,
+)
+from pgrelay.spark.lake.evolution import evolve, matching_position, require_columns
 from pgrelay.spark.lake.latest import DELETED, keyed_rows, latest_rows
-from pgrelay.spark.lake.lost_values import refuse_lost, why_missing
+from pgrelay.spark.lake.lost_values import missing_row_reason, refuse_lost_values
 from pgrelay.spark.lake.merge import (
     MissingRow,
     append_rows,
@@ -18,20 +25,19 @@ from pgrelay.spark.lake.merge import (
     refuse_missing,
 )
 from pgrelay.spark.lake.positions import Positions, drop_call
-from pgrelay.spark.lake.rejects import PLACE, set_aside
-from pgrelay.spark.lake.sound import OnMissing, refuse_corrupt, refuse_doubt, refuse_strangers, sound
+from pgrelay.spark.lake.rejects import RECORD_COLUMNS, set_aside
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.lake.unkeyed import append_once, apply_multiset, missing_records
-from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, quoted
+from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, quoted, row_column
 from pgrelay.spark.records.order import after
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import UNTOLD, Position, TableSchema
+from pgrelay.spark.schemas.schema import UNKNOWN_POSITION, Position, TableSchema
 
 
 class Target:
     """A target and its positions; one writer at a time."""
 
-    is_history = False  # which keeps dropped columns, and changes from before a truncate
+    is_history = False  # a history keeps dropped columns, and changes from before a truncate
 
     def __init__(
         self,
@@ -49,57 +55,57 @@ class Target:
             self._refuse_other_kind(schema)
         self.on_missing = on_missing
         self.rejects = rejects
-        self._demanded: tuple[Column, ...] = ()  # the columns that the target was found to have
+        self._checked_columns: tuple[Column, ...] = ()  # those that the target is known to have
 
-    def since(self, schema: TableSchema) -> Position:
-        """The position of the version that the target has, or will be created by; later versions follow."""
-        told = self.positions.schema_position
-        if told == UNTOLD:
-            return as_of(self.table, schema, self.is_history)
-        return told or schema.versions[0].position
+    def version_position(self, schema: TableSchema) -> Position:
+        """The position of the schema version that the target has, or will be created with."""
+        known = self.positions.schema_position
+        if known == UNKNOWN_POSITION:
+            return matching_position(self.table, schema, self.is_history)
+        return known or schema.versions[0].position
 
     def apply(self, changes: DataFrame, schema: TableSchema) -> None:
-        """Apply what is new of the changes, and remember their positions."""
+        """Apply those of the changes that are new, and record their positions."""
         # Persist before the filter: Spark would push its condition into the parse, and so parse twice.
-        kept = changes.select("*").persist()
+        persisted = changes.select("*").persist()
         try:
-            new = kept.where(self.positions.applied.is_new(truncated=self.is_history))
+            new = persisted.where(self.positions.applied.is_new(include_truncated=self.is_history))
             batch = summarize(new, schema)
-            refuse_strangers(batch, self.rejects)  # before the target is altered
-            self._prepare(schema, writes=batch.writes)
+            refuse_foreign_records(batch, self.rejects)  # before the target is altered
+            self._prepare(schema, has_changes=batch.has_changes)
             refuse_corrupt(batch, self.rejects)
-            if batch.writes:
+            if batch.has_changes:
                 refuse_doubt(batch)
                 # As late as possible, since checking a large batch takes a while.
                 self.positions.refuse_other_writer()
-                self.write(sound(batch, self.rejects, self.on_missing))
+                self.write(without_rejects(batch, self.rejects, self.on_missing))
         finally:
-            kept.unpersist()
-        self.positions.write(batch.leads_to)
+            persisted.unpersist()
+        self.positions.write(batch.applied_after)
 
-    def _prepare(self, schema: TableSchema, *, writes: bool) -> None:
-        """Make the table what the schema says. Unless the batch `writes`, it may be between two versions."""
+    def _prepare(self, schema: TableSchema, *, has_changes: bool) -> None:
+        """Make the table what the schema says; if the batch has no changes, it may be between versions."""
         schema.refuse_clash()
         since = self.positions.schema_position
         if since is None:
             self.positions.create_target(self.table_type(schema), schema)
         elif schema.latest.position > since:
             self.positions.refuse_other_writer()
-            self._follow(schema)
+            self._evolve(schema)
             self.positions.note_schema(schema)
-        elif not writes:
-            # The mirror was killed while the table followed the next version: nothing is new of this one.
+        elif not has_changes:
+            # The mirror was killed while it changed the table to the next version: this one has nothing new.
             return
-        elif self._demanded != schema.columns:
-            demand(self.table, schema)
-        if not self._demanded:
+        elif self._checked_columns != schema.columns:
+            require_columns(self.table, schema)
+        if not self._checked_columns:
             self.table.refuse_staging()
         self.positions.note_cluster()
-        self._demanded = schema.columns
+        self._checked_columns = schema.columns
 
     def _refuse_other_kind(self, schema: TableSchema) -> None:
         if END_LSN in schema.known_names():
-            return  # it tells nothing, and a history refuses it by its name
+            return  # it shows nothing, and a history refuses a column of that name
         if (END_LSN in self.table.rows().columns) != self.is_history:
             one, other = ("mirror", "history") if self.is_history else ("history", "mirror")
             raise SetupError(
@@ -107,9 +113,15 @@ class Target:
                 f"with {drop_call(self.table)}"
             )
 
-    def _follow(self, schema: TableSchema) -> None:
+    def _evolve(self, schema: TableSchema) -> None:
         try:
-            evolve(self.table, schema, self.since(schema), live=self.live_rows, keep_dropped=self.is_history)
+            evolve(
+                self.table,
+                schema,
+                self.version_position(schema),
+                live=self.live_rows,
+                keep_dropped=self.is_history,
+            )
         except SetupError:
             if not self.table.is_empty():
                 raise
@@ -125,10 +137,10 @@ class Target:
         return schema.row_type.add(COMMIT_LSN, LongType()).add(SEQ, LongType())
 
     def write(self, batch: Batch) -> None:
-        """Write a batch's new and sound changes."""
+        """Write a batch, of which all changes are new and can be applied exactly."""
         schema = batch.schema
         if batch.truncated is not None:
-            if batch.ends_empty:
+            if batch.ends_with_truncate:
                 delete_older(self.table, batch.truncated)
                 return
             # Later changes go into the commit that empties the table: all may be one transaction.
@@ -136,8 +148,8 @@ class Target:
         batch = batch.where(F.col("op") != "t")
         if schema.key:
             self._write_by_key(batch)
-        elif schema.latest.replica_identity == "full" or (batch.replaced and schema.was_full):
-            with self.positions.announced(batch.leads_to):
+        elif schema.latest.replica_identity == "full" or (batch.has_updates_or_deletes and schema.was_full):
+            with self.positions.announcing(batch.applied_after):
                 self._write_whole_rows(batch)
         else:
             append_once(self.table, batch)
@@ -154,10 +166,10 @@ class Target:
 
     def _write_by_key(self, batch: Batch) -> None:
         strict = self.on_missing == "fail"
-        if batch.lacking and strict:
-            refuse_lost(batch)
+        if batch.has_lost_values and strict:
+            refuse_lost_values(batch)
         rows = latest_rows(batch)
-        first = not self.positions.applied.by_partition and not batch.unchanged
+        first = not self.positions.applied.by_partition and not batch.has_unchanged
         if first and self.table.is_empty():
             append_rows(self.table, rows, batch.schema)
             return
@@ -172,9 +184,9 @@ class Target:
         if self.rejects is None:
             refuse_missing(self.table, missing, batch.schema)
             return rows
-        keys = [carried(name) for name in batch.schema.key]
+        keys = [row_column(name) for name in batch.schema.key]
         missing = missing.select(*map(quoted, keys))
-        of_keys = keyed_rows(batch, more=PLACE).where(~F.col(DELETED))
+        of_keys = keyed_rows(batch, more=RECORD_COLUMNS).where(~F.col(DELETED))
         records = of_keys.join(missing, keys, "left_semi")
-        set_aside(self.rejects, records.withColumn("corrupt", why_missing()))
-        return self.table.source(rows.join(missing, keys, "left_anti"))
+        set_aside(self.rejects, records.withColumn("corrupt", missing_row_reason()))
+        return self.table.merge_source(rows.join(missing, keys, "left_anti"))

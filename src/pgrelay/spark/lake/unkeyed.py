@@ -12,13 +12,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType
 from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
-from pgrelay.spark.failures import refused_by
+from pgrelay.spark.failures import wrap_raised_error
 from pgrelay.spark.lake.batch import Batch
 from pgrelay.spark.lake.merge import MissingRow, kept_rows
-from pgrelay.spark.lake.rejects import PLACE
+from pgrelay.spark.lake.rejects import RECORD_COLUMNS
 from pgrelay.spark.lake.tables import LakeTable
-from pgrelay.spark.names import COMMIT_LSN, SEQ, as_carried, carried, columns_and_values, quoted
-from pgrelay.spark.records.order import emptying
+from pgrelay.spark.names import COMMIT_LSN, SEQ, as_row_columns, columns_and_values, quoted, row_column
+from pgrelay.spark.records.order import truncate_clauses
 from pgrelay.spark.schemas.schema import TableSchema
 
 # The text that a plan fails with; the LSN follows it.
@@ -44,13 +44,13 @@ def append_once(target: LakeTable, batch: Batch) -> None:
         )
     columns = [f"after.{quoted(name)} AS {quoted(name)}" for name in schema.row_type.names]
     rows = changes.selectExpr(*columns, *_POSITION)
-    _, empties = emptying(batch.truncated)
+    _, empties = truncate_clauses(batch.truncated)
     once = rows.dropDuplicates([COMMIT_LSN, SEQ])
-    target.add_absent(once, [COMMIT_LSN, SEQ], since=batch.lowest, empties=empties)
+    target.insert_if_absent(once, [COMMIT_LSN, SEQ], min_lsn=batch.lowest_lsn, delete_clause=empties)
 
 
 def multiset_changes(target: LakeTable, batch: Batch, *, strict: bool) -> DataFrame:
-    """What to delete and insert: the table's `carried` columns, `__commit_lsn`, `__seq` and `__deleted`.
+    """What to delete and insert: the table's `row_column` columns, `__commit_lsn`, `__seq` and `__deleted`.
 
     Rows with the same content are interchangeable, so only their number matters. Some of the rows that the
     batch deletes it has added itself; the target must have the rest. `strict`: the plan fails if the target
@@ -65,7 +65,7 @@ def multiset_changes(target: LakeTable, batch: Batch, *, strict: bool) -> DataFr
     added = counted.where(F.col("__change") == 1).withColumn("__rank", F.row_number().over(newest))
     inserts = added.join(totals, "__content").where(F.col("__rank") <= F.col("__net"))
     deletes = _deletes(there, totals, strict)
-    names = [*(quoted(carried(name)) for name in batch.schema.row_type.names), COMMIT_LSN, SEQ]
+    names = [*(quoted(row_column(name)) for name in batch.schema.row_type.names), COMMIT_LSN, SEQ]
     return inserts.selectExpr(*names, "false AS __deleted").unionByName(
         deletes.selectExpr(*names, "true AS __deleted")
     )
@@ -74,8 +74,8 @@ def multiset_changes(target: LakeTable, batch: Batch, *, strict: bool) -> DataFr
 def missing_records(target: LakeTable, batch: Batch) -> DataFrame:
     """The updates and deletes of rows that the target has too few of, to be set aside."""
     lacking = _lacking(_totals(_counted(batch)), _there(target, batch)).where("__lacks > 0")
-    went = _went(batch, PLACE)
-    records = went.join(lacking.select("__content"), "__content", "left_semi").select(*PLACE)
+    went = _went(batch, RECORD_COLUMNS)
+    records = went.join(lacking.select("__content"), "__content", "left_semi").select(*RECORD_COLUMNS)
     return records.withColumn("corrupt", F.lit("the target has fewer such rows than were updated or deleted"))
 
 
@@ -149,36 +149,36 @@ def apply_multiset(target: LakeTable, batch: Batch, *, strict: bool) -> None:
             "its rows from a copy; or pass corrupt_to"
         )
 
-    with refused_by(_LACKS, refusal):
+    with wrap_raised_error(_LACKS, refusal):
         _merge(target, multiset_changes(target, batch, strict=strict), batch)
 
 
 def _merge(target: LakeTable, rows: DataFrame, batch: Batch) -> None:
-    holds, empties = emptying(batch.truncated)
+    holds, empties = truncate_clauses(batch.truncated)
     columns, values = columns_and_values(batch.schema.row_type.names)
     target.run(
         f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}{holds}"
         " WHEN MATCHED AND s.__deleted THEN DELETE"
         f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT ({columns}) VALUES ({values}){empties}",
-        rows=target.source(rows),
+        rows=target.merge_source(rows),
     )
 
 
 def _rows(changes: DataFrame, side: str, schema: TableSchema, more: Sequence[str] = ()) -> DataFrame:
-    columns = as_carried(schema.row_type.names, f"{side}.")
+    columns = as_row_columns(schema.row_type.names, f"{side}.")
     return _content(changes.selectExpr(*columns, *_POSITION, *map(quoted, more)), schema)
 
 
 def _there(target: LakeTable, batch: Batch) -> DataFrame:
     # A row without a position, which somebody else wrote, could not be told from the next such row.
     holding = kept_rows(target, batch).where(f"{COMMIT_LSN} IS NOT NULL AND {SEQ} IS NOT NULL")
-    names = as_carried(batch.schema.row_type.names)
+    names = as_row_columns(batch.schema.row_type.names)
     return _content(holding.selectExpr(*names, COMMIT_LSN, SEQ), batch.schema)
 
 
 def _content(rows: DataFrame, schema: TableSchema) -> DataFrame:
     """The rows with a column `__content`, which is equal for rows of the same content."""
-    parts = [_comparable(quoted(carried(field.name)), field.dataType) for field in schema.row_type]
+    parts = [_comparable(quoted(row_column(field.name)), field.dataType) for field in schema.row_type]
     return rows.withColumn("__content", F.expr(f"struct({', '.join(parts)})"))
 
 

@@ -1,4 +1,4 @@
-"""What a mirror does with each micro-batch, and what it keeps from one to the next."""
+"""Applies each micro-batch of a mirror, and keeps what the next one needs."""
 
 import threading
 from collections import Counter
@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay.errors import GapError, SetupError
-from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake.named import FORMATS, lake_table
-from pgrelay.spark.lake.sound import OnMissing, refuse_other_choice
+from pgrelay.spark.failures import wrap_java_errors
+from pgrelay.spark.lake.batch_checks import OnMissing, refuse_invalid_on_missing
+from pgrelay.spark.lake.history import HistoryTarget
+from pgrelay.spark.lake.lookup import FORMATS, lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.target import Target
-from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.names import constant
 from pgrelay.spark.records.changes import Decoder
@@ -31,7 +31,7 @@ from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import Position, TableSchema
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
-AT_ONCE: Final = 4  # tables; most of a small merge is spent waiting for the table's log
+MAX_PARALLEL: Final = 4  # tables; most of a small merge is spent waiting for the table's log
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,17 @@ class Reading:
     registry: Registry | None = None
     placeholder: bool | None = None
     text_columns: Mapping[str, list[str]] = field(default_factory=dict)
-    told_start: Checkpoint | None = None  # the query's checkpoint, if `options` set its starting offsets
+    explicit_start: Checkpoint | None = None  # the query's checkpoint, if `options` set its starting offsets
 
     def schema(self, schema: TableSchema) -> TableSchema:
         columns = self.text_columns.get(schema.topic)
         return schema.as_text(*columns) if columns else schema
 
-    def begins_behind(self, topic: str) -> bool:
-        """Whether the query began after a topic's first record, because `options` said so."""
-        # Spark heeds the option only in a new checkpoint, and it may name the beginning.
-        return self.told_start is not None and any(self.told_start.begins().get(topic, {}).values())
+    def skips_beginning(self, topic: str) -> bool:
+        """Whether `options` made the query begin after a topic's first record."""
+        # Spark uses the option only for a new checkpoint, and it may name the beginning.
+        checkpoint = self.explicit_start
+        return checkpoint is not None and any(checkpoint.start_offsets().get(topic, {}).values())
 
     def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
         return self._decoder.changes(records, schema)
@@ -71,13 +72,13 @@ class Writing:
     history: bool = False
 
     def __post_init__(self) -> None:
-        refuse_other_choice(self.on_missing)
+        refuse_invalid_on_missing(self.on_missing)
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
         table = lake_table(spark, self.tables[schema.topic], self.using)
         rejects = lake_table(spark, self.corrupt_to, self.using) if self.corrupt_to else None
-        make = HistoryTarget if self.history else Target
-        return make(table, schema, on_missing=self.on_missing, rejects=rejects)
+        kind = HistoryTarget if self.history else Target
+        return kind(table, schema, on_missing=self.on_missing, rejects=rejects)
 
 
 class Batches:
@@ -100,7 +101,7 @@ class Batches:
 
     def apply(self, batch: DataFrame, number: int) -> None:
         """Apply a micro-batch of records. Repeating it leaves the targets the same."""
-        # Read after the batch was planned. The relay writes a schema first, so every row's schema is there.
+        # Read after the batch was planned: the relay writes a schema before the rows that need it.
         schemas = self.schemas(batch.sparkSession)
         batch = batch.persist() if len(self.writing.tables) > 1 else batch
         try:
@@ -110,14 +111,15 @@ class Batches:
 
     def schemas(self, spark: SparkSession) -> dict[str, TableSchema]:
         """The schemas of the mirrored topics, as far as they are known by now."""
-        known = self._schemas.read_written(spark, self.writing.tables)
+        known = self._schemas.read_with_uncommitted(spark, self.writing.tables)
         taken = FORMATS[self.writing.using].taken
         return {topic: replace(self.reading.schema(schema), taken=taken) for topic, schema in known.items()}
 
     def apply_topics(
-        self, records: DataFrame, schemas: Mapping[str, TableSchema], at_once: int = AT_ONCE
+        self, records: DataFrame, schemas: Mapping[str, TableSchema], max_parallel: int = MAX_PARALLEL
     ) -> None:
-        """Apply the records of every topic, `at_once` topics in parallel. Each topic reads `records` again.
+        """Apply the records of every topic, `max_parallel` topics in parallel. Each topic reads `records`
+        again.
 
         Without records, a target that is missing is created. If `records` have `commit_lsn`, they are whole
         transactions, which no version of a target may split. Raises the error of the first topic that fails,
@@ -143,8 +145,10 @@ class Batches:
 
         new = {topic for topic in schemas if not self._has_target(topic)}
         topics = [topic for topic in self.writing.tables if topic in by_topic or topic in new]
-        with ThreadPoolExecutor(at_once) as pool:
-            started = [pool.submit(_in_query(records.sparkSession, apply), topic) for topic in topics]
+        with ThreadPoolExecutor(max_parallel) as pool:
+            started = [
+                pool.submit(_with_query_properties(records.sparkSession, apply), topic) for topic in topics
+            ]
             for done in started:
                 done.result()
 
@@ -164,36 +168,36 @@ class Batches:
         }
 
     def _has_target(self, topic: str) -> bool:
-        """Whether this run has made a topic's target, or found it."""
+        """Whether this run has created or found a topic's target."""
         target = self._targets.get(topic)
         return target is not None and target.positions.has_target
 
     def apply_topic(self, records: DataFrame, schema: TableSchema) -> None:
         """Apply the records of one topic."""
-        with told_of(f"{schema.topic} to {self.writing.tables[schema.topic]}"):
+        with wrap_java_errors(f"{schema.topic} to {self.writing.tables[schema.topic]}"):
             self._apply_versions(records, schema, self.target(records.sparkSession, schema))
 
     def create_target(self, records: DataFrame, schema: TableSchema) -> None:
-        """Create the target of a topic that none of the records is of, if it is missing."""
-        with told_of(f"{schema.topic} to {self.writing.tables[schema.topic]}"):
+        """Create the target of a topic that has none of the records, if it is missing."""
+        with wrap_java_errors(f"{schema.topic} to {self.writing.tables[schema.topic]}"):
             target = self.target(records.sparkSession, schema)
             if not target.positions.has_target:
                 self._apply_versions(records.limit(0), schema, target)
 
     def _apply_versions(self, records: DataFrame, schema: TableSchema, target: Target) -> None:
         """Apply the records of a topic, separately for each version of its schema."""
-        since = target.since(schema)
+        since = target.version_position(schema)
         if schema.latest.position <= since:
             self._apply_version(records, schema, target)
             return
         # Positions are read once, so that each record is decoded only by the version that it belongs to.
         whole = "commit_lsn" in records.columns
-        placed = records if whole else with_positions(records, self.reading.registry).persist()
+        positioned = records if whole else with_positions(records, self.reading.registry).persist()
         try:
-            for known, part in slices(placed, schema, since, whole=whole):
+            for known, part in split_by_version(positioned, schema, since, whole=whole):
                 self._apply_version(part, known, target)
         finally:
-            placed.unpersist()
+            positioned.unpersist()
 
     def _apply_version(self, records: DataFrame, schema: TableSchema, target: Target) -> None:
         # Unused columns would be kept in memory.
@@ -203,7 +207,7 @@ class Batches:
         except (Py4JJavaError, CapturedException) as error:
             if not target.positions.has_target or target.table.exists():
                 raise
-            raise target.positions.dropped() from error
+            raise target.positions.dropped_error() from error
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
         """The target of a schema's topic, which may not exist yet; its positions are read once.
@@ -215,9 +219,9 @@ class Batches:
         target = self._targets.get(schema.topic)
         if target is None or target.positions.systemid != schema.systemid:
             target = self.writing.target(spark, schema)
-            was_there = schema.topic in self._filled or self._has_target(schema.topic)
-            if was_there and not target.positions.has_target:
-                raise target.positions.dropped()
+            had_target = schema.topic in self._filled or self._has_target(schema.topic)
+            if had_target and not target.positions.has_target:
+                raise target.positions.dropped_error()
             self._refuse_two_clusters(target, schema)
             self._targets[schema.topic] = target
         return target
@@ -227,7 +231,7 @@ class Batches:
         clusters = self._schemas.clusters(schema.topic)
         if target.positions.has_target or len(clusters) < 2:
             return
-        if not self.reading.begins_behind(schema.topic):
+        if not self.reading.skips_beginning(schema.topic):
             raise GapError(
                 f"{schema.topic} holds rows of Postgres clusters {', '.join(clusters)}, whose LSNs can't be "
                 "compared: take a new checkpoint, and pass startingOffsets in options, from where the rows "
@@ -235,30 +239,30 @@ class Batches:
             )
 
 
-def slices(
-    placed: DataFrame, schema: TableSchema, since: Position, *, whole: bool = False
+def split_by_version(
+    positioned: DataFrame, schema: TableSchema, since: Position, *, whole: bool = False
 ) -> Iterator[tuple[TableSchema, DataFrame]]:
-    """Each version of the schema that the records reach, with the records before the next; mostly one.
+    """Each version of the schema that the records reach, with those before the next version; mostly one.
 
-    `whole`: a transaction that changes the columns goes wholly to the later version, which can read the
+    `whole`: a transaction that changes the columns goes to the later version entirely, which can read the
     earlier rows too. If it changes the key it is split, as a version knows only its own key.
     """
     later = [version.position for version in schema.versions if version.position > since]
     # Records that can't be read have no position; a struct of nulls would be the highest if all are such.
-    is_placed = F.col("commit_lsn").isNotNull() & F.col("seq").isNotNull()
-    [highest] = placed.agg(F.max(F.when(is_placed, F.struct("commit_lsn", "seq")))).first() or [None]
+    has_position = F.col("commit_lsn").isNotNull() & F.col("seq").isNotNull()
+    [highest] = positioned.agg(F.max(F.when(has_position, F.struct("commit_lsn", "seq")))).first() or [None]
     reached = [position for position in later if highest is not None and position <= tuple(highest)]
     borders = [(lsn, 0 if whole and not schema.has_other_key((lsn, seq)) else seq) for lsn, seq in reached]
     # Records without a position come first: they end the mirror, or are set aside.
     for position, (begin, until) in zip([since, *reached], pairwise([None, *borders, None]), strict=True):
-        part = placed if begin is None else placed.where(f"NOT {before(begin)}")
+        part = positioned if begin is None else positioned.where(f"NOT {before(begin)}")
         if until is not None:
             part = part.where(f"coalesce({before(until)}, true)")
         yield schema.until(position), part
 
 
 def _refuse_unknown(records: DataFrame, topic: str) -> None:
-    """Raise SetupError if there are records; they are of a topic whose schema is not known."""
+    """Raise SetupError if a topic whose schema is unknown has records."""
     if not records.isEmpty():
         raise SetupError(
             f"{topic}: the schema topic has no schema of this topic: check the prefix; if that is right, the "
@@ -268,9 +272,9 @@ def _refuse_unknown(records: DataFrame, topic: str) -> None:
         )
 
 
-def _in_query(spark: SparkSession, apply: Callable[..., None]) -> Callable[..., None]:
-    """`apply` for one thread, with a copy of the query's properties: `stop()` cancels by its job group."""
+def _with_query_properties(spark: SparkSession, apply: Callable[..., None]) -> Callable[..., None]:
+    """`apply` for one thread, with a copy of the query's properties: `stop()` cancels by their job group."""
     wrap: Any = inheritable_thread_target(spark)
     # It returns the session itself if Python's threads are not pinned to the JVM's.
-    in_query: Callable[..., None] = apply if wrap is spark else wrap(apply)
-    return in_query
+    wrapped: Callable[..., None] = apply if wrap is spark else wrap(apply)
+    return wrapped

@@ -1,4 +1,4 @@
-"""What Spark's checkpoint says of a query: its id, where it began, and how far each batch reads.
+"""The checkpoint of a query: its id, where it began, and how far each batch reads.
 
 A file of ours beside Spark's has the ids of the topics.
 """
@@ -12,8 +12,8 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import accepted, told_of
-from pgrelay.spark.hadoop import file_system, path
+from pgrelay.spark.failures import wrap_invalid_arguments, wrap_java_errors
+from pgrelay.spark.hadoop import file_system, hadoop_path
 
 # By topic and partition; an end is the first offset that is not read.
 Offsets = dict[str, dict[int, int]]
@@ -22,7 +22,7 @@ _TOPIC_IDS: Final = "pgrelay-topic-ids"  # a JSON object, by topic
 
 
 class Checkpoint:
-    """The folder of a query that reads Kafka. Hadoop opens it, so it may be on any file system of Spark's."""
+    """The checkpoint folder of a query that reads Kafka, on any file system that Spark can use."""
 
     def __init__(self, spark: SparkSession, location: str | os.PathLike[str]) -> None:
         """Raises SetupError if `location` is no path, and PgrelayError if its file system can't be had."""
@@ -33,21 +33,21 @@ class Checkpoint:
         self._spark = spark
         self.location = os.fspath(location).rstrip("/")
         where = f"checkpoint {self.location}"
-        with accepted(where):
+        with wrap_invalid_arguments(where):
             folder = self._path("")
-        with told_of(where):
+        with wrap_java_errors(where):
             self._files = file_system(spark, folder)
 
     def query_id(self) -> str:
         """The query's id, which stays the same if the folder is moved."""
         return str(json.loads(self._text("metadata"))["id"])
 
-    def last_commit(self) -> int | None:
-        """The number of the last batch that ended; None if there is none."""
+    def last_committed_batch(self) -> int | None:
+        """The number of the last batch that was committed; None if there is none."""
         return self._last("commits")
 
-    def last_planned(self) -> int | None:
-        """The number of the last batch that began or is about to; None if there is none."""
+    def last_planned_batch(self) -> int | None:
+        """The number of the last batch that was planned, and may have begun; None if there is none."""
         return self._last("offsets")
 
     def _last(self, folder: str) -> int | None:
@@ -56,42 +56,44 @@ class Checkpoint:
         names = [status.getPath().getName() for status in self._files.listStatus(self._path(folder))]
         return max((int(name) for name in names if name.isdecimal()), default=None)
 
-    def ends(self, batch: int) -> Offsets:
+    def end_offsets(self, batch: int) -> Offsets:
         """Where a batch ends in each partition that existed when it was planned."""
         return self._offsets(f"offsets/{batch}")
 
-    def begins(self) -> Offsets:
+    def start_offsets(self) -> Offsets:
         """Where the query began to read, in each partition that existed then."""
         return self._offsets("sources/0/0")
 
-    def taken(self, batch: int) -> set[str]:
+    def topics_in(self, batch: int) -> set[str]:
         """The topics from which a batch reads records."""
-        return _beyond(self.ends(batch), self.ends(batch - 1) if batch else self.begins())
+        return _topics_ahead(
+            self.end_offsets(batch), self.end_offsets(batch - 1) if batch else self.start_offsets()
+        )
 
-    def taken_so_far(self) -> set[str]:
-        """The topics from which the batches that ended have read records."""
-        # Retention or `startingOffsets` may have left nothing to read at the query's begin.
-        return _beyond(self.read(), self.begins())
+    def topics_read(self) -> set[str]:
+        """The topics from which the committed batches have read records."""
+        # The query may have begun above offset 0, by retention or `startingOffsets`.
+        return _topics_ahead(self.committed_offsets(), self.start_offsets())
 
-    def read(self) -> Offsets:
-        """How far the batches that ended have read; before the first, where the query began."""
-        committed = self.last_commit()
-        return self.begins() if committed is None else self.ends(committed)
+    def committed_offsets(self) -> Offsets:
+        """How far the committed batches have read; before the first, where the query began."""
+        committed = self.last_committed_batch()
+        return self.start_offsets() if committed is None else self.end_offsets(committed)
 
     def topic_ids(self) -> dict[str, str]:
-        """Kafka's ids of the topics that the query reads, as far as they were kept."""
+        """Kafka's ids of the topics that the query reads, as far as they were saved."""
         if not self._files.exists(self._path(_TOPIC_IDS)):
             return {}
-        told: dict[str, str] = json.loads(self._text(_TOPIC_IDS))
-        return told
+        ids: dict[str, str] = json.loads(self._text(_TOPIC_IDS))
+        return ids
 
-    def keep_topic_ids(self, ids: Mapping[str, str]) -> None:
-        """Keep these ids and no others. Raises PgrelayError if the folder can't be written."""
-        with told_of(f"checkpoint {self.location}"):
+    def save_topic_ids(self, ids: Mapping[str, str]) -> None:
+        """Save these ids and no others. Raises PgrelayError if the folder can't be written."""
+        with wrap_java_errors(f"checkpoint {self.location}"):
             self._write_ids(ids)
 
     def _write_ids(self, ids: Mapping[str, str]) -> None:
-        # Written whole or not at all: a missing file is like an earlier release's, half a file is unreadable.
+        # Written whole or not at all: earlier releases wrote no such file, but half a file can't be read.
         new, place = self._path(f".{_TOPIC_IDS}"), self._path(_TOPIC_IDS)
         stream = self._files.create(new, True)
         try:
@@ -105,8 +107,8 @@ class Checkpoint:
         if not self._files.exists(self._path(file)):
             return {}
         # A line for each source, after some of Spark's own.
-        told: dict[str, dict[str, int]] = json.loads(self._text(file).strip().rpartition("\n")[2])
-        return {topic: {int(number): end for number, end in ends.items()} for topic, ends in told.items()}
+        found: dict[str, dict[str, int]] = json.loads(self._text(file).strip().rpartition("\n")[2])
+        return {topic: {int(number): end for number, end in ends.items()} for topic, ends in found.items()}
 
     def _text(self, file: str) -> str:
         jvm: Any = self._spark._jvm
@@ -117,11 +119,11 @@ class Checkpoint:
             stream.close()
 
     def _path(self, file: str) -> JavaObject:
-        return path(self._spark, f"{self.location}/{file}")
+        return hadoop_path(self._spark, f"{self.location}/{file}")
 
 
-def _beyond(ends: Offsets, before: Offsets) -> set[str]:
-    """The topics of which some partition is further in `ends` than before."""
+def _topics_ahead(ends: Offsets, before: Offsets) -> set[str]:
+    """The topics of which some partition is further in `ends` than in `before`."""
     return {
         topic
         for topic, partitions in ends.items()

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pgrelay.spark.failures import reason
+from pgrelay.spark.failures import one_line
 from pgrelay.spark.lake.tables import LakeTable
 
 _log = structlog.get_logger(__name__)
@@ -21,7 +21,7 @@ _REMOVE_EVERY: Final = 500  # batches, whose files take little room
 
 
 class HeldRecords:
-    """`table` is one of our own; it has records as POSITIONED, with the begins and ends of transactions."""
+    """`table` is internal; it has records as POSITIONED, with the begins and ends of transactions."""
 
     def __init__(self, table: LakeTable) -> None:
         self.table = table
@@ -30,16 +30,16 @@ class HeldRecords:
         """The records after a commit."""
         return self.table.rows().where(F.col("commit_lsn") > until)
 
-    def add(self, records: DataFrame, *, again: bool) -> None:
-        """Keep records of a batch. `again`: it may be a repetition, so add only those that are not there."""
-        if again:
-            self.table.add_absent(records, ["topic", "partition", "offset"])
+    def add(self, records: DataFrame, *, may_repeat: bool) -> None:
+        """Keep records of a batch; if it may be a repetition, only those that the table does not have."""
+        if may_repeat:
+            self.table.insert_if_absent(records, ["topic", "partition", "offset"])
         else:
             records.writeTo(self.table.name).append()
-        self.table.shed_log()
+        self.table.trim_log()
 
     def clean_up(self, until: int, batch: int) -> None:
-        """After some batches, by their number: delete what was applied up to a commit, and old files."""
+        """Every few batches, delete the records up to a commit, which are applied; more rarely, old files."""
         if batch % _SWEEP_EVERY == 0:
             self._sweep(until)
         if batch % _REMOVE_EVERY == _REMOVE_EVERY - 1:
@@ -50,11 +50,12 @@ class HeldRecords:
             self.table.run(f"DELETE FROM {self.table.name} WHERE commit_lsn <= {until}")
 
     def remove_old_files(self) -> None:
-        """Delete what no version of the last minutes needs: each batch may write a file, and a sweep ends it.
+        """Delete the files that no version of the last minutes needs: a batch may write one, a sweep drops
+        it.
 
-        A failure is logged: rows do not depend on it, and the account may not be allowed to delete files.
+        A failure is only logged: no row depends on it, and the account may lack the right to delete files.
         """
         try:
             self.table.remove_old_files()
         except (PySparkException, Py4JJavaError) as error:
-            _log.warning("old files stay", table=self.table.name, reason=reason(error))
+            _log.warning("old files stay", table=self.table.name, reason=one_line(error))

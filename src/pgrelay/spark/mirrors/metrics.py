@@ -1,4 +1,4 @@
-"""What a mirror's listener counts, for Prometheus. Tables are named by their topics."""
+"""The Prometheus metrics of a mirror's listener. Tables are named by their topics."""
 
 import math
 import time
@@ -7,8 +7,8 @@ from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from pgrelay.spark.mirrors.query_state import under_way_since
-from pgrelay.spark.mirrors.topic_ends import Place
+from pgrelay.spark.mirrors.query_state import batch_started_at
+from pgrelay.spark.mirrors.topic_ends import Lag
 
 _BATCH_BUCKETS: Final = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 
@@ -60,32 +60,32 @@ class MirrorMetrics:
         )
         self._running = gauge("pgrelay_mirror_running", "Queries that run")
 
-    def running(self, queries: int) -> None:
+    def set_running(self, queries: int) -> None:
         self._running.set(queries)
 
-    def batch(self, seconds: float) -> None:
+    def observe_batch(self, seconds: float) -> None:
         self._batch.observe(seconds)
 
-    def taken(self, table: str, records: int) -> None:
+    def add_records(self, table: str, records: int) -> None:
         self._records.labels(table).inc(records)
 
-    def awaits(self, table: str) -> None:
-        """Show the age of a running batch as a table's lag until `behind` tells more; NaN if none runs."""
-        self._lag_seconds.labels(table).set_function(lambda: self._age(under_way_since(table), math.nan)())
+    def track_lag(self, table: str) -> None:
+        """Until `set_lag`, show the age of a running batch as a table's lag, or NaN if none runs."""
+        self._lag_seconds.labels(table).set_function(lambda: self._age(batch_started_at(table), math.nan)())
 
-    def behind(self, table: str, place: Place) -> None:
+    def set_lag(self, table: str, lag: Lag) -> None:
         """Set how far a target is behind its topic."""
-        behind_bytes = max(0, place.newest_lsn - place.lsn) if place.records and place.lsn else 0
-        self._lsn.labels(table).set(place.lsn)
+        behind_bytes = max(0, lag.newest_lsn - lag.lsn) if lag.records and lag.lsn else 0
+        self._lsn.labels(table).set(lag.lsn)
         self._lag_bytes.labels(table).set(behind_bytes)
-        self._lag_records.labels(table).set(place.records)
-        known = self._age(place.oldest_s)
-        # The running batch may take in commits that came after the place was looked up.
+        self._lag_records.labels(table).set(lag.records)
+        known = self._age(lag.oldest_s)
+        # The running batch may take in commits that came after the lag was measured.
         self._lag_seconds.labels(table).set_function(
-            lambda: max(known(), self._age(under_way_since(table))())
+            lambda: max(known(), self._age(batch_started_at(table))())
         )
 
-    def held(self, since_s: float | None) -> None:
+    def set_held_since(self, since_s: float | None) -> None:
         """Set the time of the oldest commit that waits for the rest of its transaction; None if none does."""
         self._held.set_function(self._age(since_s))
 

@@ -11,28 +11,28 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import accepted, reason, told_of
-from pgrelay.spark.kafka import read_topics, refuse_mistaken, tells_start
-from pgrelay.spark.lake.cut_off import ended_by_a_stop
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.failures import one_line, wrap_invalid_arguments, wrap_java_errors
+from pgrelay.spark.kafka import read_topics, refuse_invalid_source, sets_starting_offsets
+from pgrelay.spark.lake.batch_checks import OnMissing
+from pgrelay.spark.lake.cancellation import cancelled_on_stop
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.rejects import refuse_foreign
-from pgrelay.spark.lake.sound import OnMissing
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.mirrors.expired_records import refuse_expired, warn_of_expired
 from pgrelay.spark.mirrors.missing_targets import filled_topics
 from pgrelay.spark.mirrors.query import QuerySource
-from pgrelay.spark.mirrors.query_state import remember, under_way
-from pgrelay.spark.mirrors.removed_topics import refuse_left_out
-from pgrelay.spark.mirrors.taken_records import refuse_taken, warn_of_taken
+from pgrelay.spark.mirrors.query_state import remember_checkpoint, track_batch
+from pgrelay.spark.mirrors.removed_topics import refuse_removed_topics
+from pgrelay.spark.mirrors.state_tables import refuse_pending_rows
 from pgrelay.spark.mirrors.topic_ids import TopicIds
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
-from pgrelay.spark.mirrors.whole_tables import refuse_to_be_left
 from pgrelay.spark.mirrors.whole_transactions import WholeTransactions
-from pgrelay.spark.records.changes import refuse_other_placeholder
+from pgrelay.spark.records.changes import refuse_invalid_placeholder
 from pgrelay.spark.schemas.registry import Registry
-from pgrelay.spark.schemas.schema import refuse_other_prefix
+from pgrelay.spark.schemas.schema import refuse_invalid_prefix
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
 Apply = Callable[[DataFrame, int], None]
@@ -85,7 +85,7 @@ def mirror(
     if not isinstance(whole_transactions, bool):
         raise SetupError(f"whole_transactions={whole_transactions!r}: write True or False")
     source = _source(spark, servers, options, checkpoint)
-    writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to)
+    writing = Writing(_validated_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to)
     reading = _reading(tables, registry, placeholder, text_columns, source)
     return _query(source, reading, writing, prefix, trigger, query_name, whole_transactions)
 
@@ -116,12 +116,14 @@ def history(
     version and begins none. Raises SetupError as `mirror` does; without a key the query ends with one.
     """
     source = _source(spark, servers, options, checkpoint)
-    writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to, history=True)
+    writing = Writing(
+        _validated_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to, history=True
+    )
     reading = _reading(tables, registry, placeholder, text_columns, source)
     return _query(source, reading, writing, prefix, trigger, query_name)
 
 
-def _refuse_other_trigger(trigger: Mapping[str, Any] | None) -> None:
+def _refuse_invalid_trigger(trigger: Mapping[str, Any] | None) -> None:
     """Raise SetupError if Spark has no such trigger for micro-batches."""
     if not isinstance(trigger or {}, Mapping):
         raise SetupError(f"trigger={trigger!r}: write it as a dict, such as {dict(_TRIGGER)}")
@@ -132,10 +134,10 @@ def _refuse_other_trigger(trigger: Mapping[str, Any] | None) -> None:
             raise SetupError(f"trigger: there is no {name!r}; write one of {', '.join(known)}")
 
 
-def _refuse_other_name(spark: SparkSession, name: object) -> None:
+def _refuse_invalid_name(spark: SparkSession, name: object) -> None:
     """Raise SetupError if a query can't have that name.
 
-    Spark refuses a name that is taken, even if it would end the query that has it, of the same checkpoint.
+    Spark refuses a name in use, even by a query of the same checkpoint, which the new one would stop.
     """
     if not isinstance(name, str) or not name:
         raise SetupError(f"query_name={name!r}: write a name")
@@ -152,7 +154,7 @@ def _source(
     options: Mapping[str, str] | None,
     checkpoint: str | os.PathLike[str],
 ) -> QuerySource:
-    refuse_mistaken(spark, servers, options, streaming=True)
+    refuse_invalid_source(spark, servers, options, streaming=True)
     return QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
 
 
@@ -163,7 +165,7 @@ def _reading(
     text_columns: Mapping[str, list[str]] | None,
     source: QuerySource,
 ) -> Reading:
-    refuse_other_placeholder(placeholder)
+    refuse_invalid_placeholder(placeholder)
     if not isinstance(text_columns or {}, Mapping):
         raise SetupError(f"text_columns={text_columns!r}: write a list of columns for each topic, in a dict")
     for topic, columns in (text_columns or {}).items():
@@ -175,11 +177,11 @@ def _reading(
         None if registry is None else Registry(registry),
         placeholder,
         text_columns or {},
-        source.checkpoint if tells_start(source.options) else None,
+        source.checkpoint if sets_starting_offsets(source.options) else None,
     )
 
 
-def _targets(
+def _validated_targets(
     spark: SparkSession, tables: Mapping[str, str], using: Using, corrupt_to: str | None
 ) -> dict[str, str]:
     if not isinstance(tables, Mapping) or not tables:
@@ -191,21 +193,21 @@ def _targets(
     for topic, table in found.items():
         if not isinstance(topic, str) or not topic:
             raise SetupError(f"tables: {topic!r} is no topic: write its name")
-        other = taken.setdefault(table.plain_name(), topic)
+        other = taken.setdefault(table.canonical_name(), topic)
         if other != topic:
             raise SetupError(
                 f"two topics share a target: {other} has {tables[other]} and {topic} has {tables[topic]}, "
                 "which are one table: name another for one of them"
             )
     for topic, table in found.items():
-        if topic_there := taken.get(positions_table(table).plain_name()):
+        if topic_there := taken.get(positions_table(table).canonical_name()):
             raise SetupError(
                 f"{tables[topic_there]}, the target of {topic_there}, is where the mirror keeps what it has "
                 f"applied to {tables[topic]}: name another"
             )
     if corrupt_to:
         rejects = lake_table(spark, corrupt_to, using)
-        if topic_there := taken.get(rejects.plain_name()):
+        if topic_there := taken.get(rejects.canonical_name()):
             raise SetupError(f"corrupt_to={corrupt_to} is the target of {topic_there}: name another table")
         refuse_foreign(rejects)
     return dict(tables)
@@ -220,58 +222,58 @@ def _query(
     query_name: str | None,
     whole_transactions: bool = False,
 ) -> StreamingQuery:
-    """Start the query, after refusing or warning of problems that show before the start."""
-    _refuse_other_trigger(trigger)
-    refuse_other_prefix(prefix)
+    """Start the query, after refusing or warning of the problems that can be found before it starts."""
+    _refuse_invalid_trigger(trigger)
+    refuse_invalid_prefix(prefix)
     spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
     if query_name is not None:
-        _refuse_other_name(spark, query_name)
+        _refuse_invalid_name(spark, query_name)
     tables, using = writing.tables, writing.using
     schemas = SchemaTopic(servers, prefix, options)
     batches = Batches(schemas, reading, writing, filled=filled_topics(source, schemas, tables, using))
     if whole_transactions:
-        whole = WholeTransactions(prefix, batches, source)
-        apply, topics = whole.apply, [*tables, whole.topic]
+        transactions = WholeTransactions(prefix, batches, source)
+        apply, topics = transactions.apply, [*tables, transactions.topic]
     else:
-        refuse_to_be_left(source, prefix, tables, using)
+        refuse_pending_rows(source, prefix, tables, using)
         apply, topics = batches.apply, [*tables]
-    refuse_left_out(source, topics)
+    refuse_removed_topics(source, topics)
     ids = TopicIds(source, topics)
-    ids.refuse_lost()
-    refuse_taken(source, topics)
-    warn_of_taken(source, tables)
+    ids.refuse_deleted()
+    refuse_expired(source, topics)
+    warn_of_expired(source, tables)
     warn_of_topics(source, tables)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
-    writer = stream.writeStream.foreachBatch(_watched(checkpoint, ids, apply))
+    writer = stream.writeStream.foreachBatch(_wrap_batch(checkpoint, ids, apply))
     writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
-    with told_of("the query can't start"), accepted("the query can't start"):
-        query = _triggered(writer, trigger or _TRIGGER).start()
-    remember(str(query.id), checkpoint)
+    with wrap_java_errors("the query can't start"), wrap_invalid_arguments("the query can't start"):
+        query = _with_trigger(writer, trigger or _TRIGGER).start()
+    remember_checkpoint(str(query.id), checkpoint)
     return query
 
 
-def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStreamWriter:
+def _with_trigger(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStreamWriter:
     try:
         return writer.trigger(**trigger)
     except PySparkException as error:
-        raise SetupError(f"trigger={dict(trigger)}: {reason(error)}") from error
+        raise SetupError(f"trigger={dict(trigger)}: {one_line(error)}") from error
 
 
-def _watched(checkpoint: Checkpoint, ids: TopicIds, apply: Apply) -> Apply:
-    """The same `apply`, which metrics see as under way while it runs, and a stop of the query ends.
+def _wrap_batch(checkpoint: Checkpoint, ids: TopicIds, apply: Apply) -> Apply:
+    """`apply`, tracked for the metrics while it runs, and ended by a stop of the query.
 
-    Topics that are new in the batch are looked at first. What Java throws in it is raised as a PgrelayError.
+    Topics that are new in the batch are checked first. What Java throws is raised as a PgrelayError.
     """
 
-    def applied(batch: DataFrame, number: int) -> None:
+    def apply_tracked(batch: DataFrame, number: int) -> None:
         with (
-            under_way(checkpoint.location, checkpoint.taken(number)),
-            ended_by_a_stop(batch.sparkSession),
-            told_of(f"batch {number}"),  # what is not about one topic, such as reading them all
+            track_batch(checkpoint.location, checkpoint.topics_in(number)),
+            cancelled_on_stop(batch.sparkSession),
+            wrap_java_errors(f"batch {number}"),  # those of no single topic, as from reading them all
         ):
-            ids.refuse_lost_in(number)
+            ids.refuse_deleted_in(number)
             apply(batch, number)
 
-    return applied
+    return apply_tracked

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import LakeTable, Using
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
@@ -18,7 +18,7 @@ def filled_topics(
     """
     spark, checkpoint = source.session, source.checkpoint
     filled = set[str]()
-    for topic in sorted(checkpoint.taken_so_far() & tables.keys()):
+    for topic in sorted(checkpoint.topics_read() & tables.keys()):
         table = lake_table(spark, tables[topic], using)
         if table.exists():
             filled.add(topic)

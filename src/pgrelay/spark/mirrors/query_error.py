@@ -7,7 +7,7 @@ from typing import Final, overload
 from pyspark.errors import StreamingQueryException
 
 from pgrelay.errors import PgrelayError, SetupError
-from pgrelay.spark.failures import cause
+from pgrelay.spark.failures import root_cause
 
 # An error in foreachBatch passes through the JVM, and comes back as text with Python's traceback.
 _OURS: Final = re.compile(r"^(pgrelay(?:\.\w+)+)\.(\w+): (.+)$", re.MULTILINE)
@@ -47,7 +47,7 @@ def query_error(error: StreamingQueryException | PgrelayError | None) -> Pgrelay
             "write -2 for a partition's beginning, -1 for its end, and leave out topics that do not exist yet"
         )
     if not found:
-        return PgrelayError(f"the query failed: {cause(error)}")
+        return PgrelayError(f"the query failed: {root_cause(error)}")
     module, name, line = found[-1]
     # Not all classes are in pgrelay.errors; the module of a raised error is loaded.
     kind = getattr(sys.modules.get(module), name, PgrelayError)

@@ -1,4 +1,4 @@
-"""The changes around an offset and at the end of a topic, from which a mirror's lag is computed."""
+"""How far a mirror lags, by the changes around its offsets and at the ends of its topics."""
 
 import json
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from pgrelay.spark.mirrors.kafka_cluster import KafkaCluster, client_options
 from pgrelay.spark.records.record_positions import with_positions
 from pgrelay.spark.schemas.registry import Registry
 
-# Offsets to look at: some hold tombstones, or the markers of Kafka's transactions.
-_LOOK_AT: Final = 10
+# How many offsets to read at each place: some hold tombstones, or the markers of Kafka's transactions.
+_OFFSETS_READ: Final = 10
 
 # A first and an end offset.
 _Window = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a reader stands in a topic. An LSN is 0 if none was found; `oldest_s` is since 1970.
+class Lag:
+    """How far a reader is behind its topic. An LSN is 0 if none was found; `oldest_s` is since 1970.
 
     lsn          of the last change read
     newest_lsn   of the last change in the topic
@@ -38,7 +38,7 @@ class Place:
 
 
 class TopicEnds:
-    """Looks at the ends of a relay's topics, reading a few records of each partition.
+    """Measures lags by reading a few records of each partition of a relay's topics.
 
     A topic whose reader and end are where they were is not read again: most of a hundred are idle.
     """
@@ -56,31 +56,31 @@ class TopicEnds:
         self._options = client_options(servers, options)
         self._kafka = KafkaCluster(spark, servers, options)
         self._registry = registry
-        # By topic, for each partition where the reader stood and where it ended, and what that said.
-        self._seen: dict[str, tuple[dict[int, _Window], Place]] = {}
+        # By topic: where the reader was in each partition and where that ended, and the lag.
+        self._seen: dict[str, tuple[dict[int, _Window], Lag]] = {}
 
-    def places(self, read: Offsets) -> dict[str, Place]:
-        """Where a reader stands that has read up to these offsets, by topic."""
-        ends = self._kafka.ends(read)
-        stands = {
+    def lags(self, read: Offsets) -> dict[str, Lag]:
+        """The lags of a reader that has read up to these offsets, by topic."""
+        ends = self._kafka.end_offsets(read)
+        spans = {
             topic: {number: (offset, ends[topic][number]) for number, offset in offsets.items()}
             for topic, offsets in read.items()
         }
         moved = {
-            topic: at for topic, at in stands.items() if topic not in self._seen or self._seen[topic][0] != at
+            topic: at for topic, at in spans.items() if topic not in self._seen or self._seen[topic][0] != at
         }
-        for topic, place in self._look(moved).items():
-            self._seen[topic] = moved[topic], place
-        return {topic: self._seen[topic][1] for topic in stands}
+        for topic, lag in self._read_lags(moved).items():
+            self._seen[topic] = moved[topic], lag
+        return {topic: self._seen[topic][1] for topic in spans}
 
-    def _look(self, stands: Mapping[str, Mapping[int, _Window]]) -> dict[str, Place]:
-        """What the records around the readers and at the ends say, by topic."""
+    def _read_lags(self, spans: Mapping[str, Mapping[int, _Window]]) -> dict[str, Lag]:
+        """The lags by topic, from the records around the readers and at the ends."""
         frames = [
             with_positions(self._read(window), self._registry).withColumn("is_read", F.lit(is_read))
             for number, is_read in enumerate((True, False, False))
-            if (window := _window(stands, number))
+            if (window := _window(spans, number))
         ]
-        places = dict.fromkeys(stands, Place())
+        lags = dict.fromkeys(spans, Lag())
         if frames:
             lsn, is_read = F.col("commit_lsn"), F.col("is_read")
             found = reduce(DataFrame.unionByName, frames).groupBy("topic")
@@ -90,10 +90,10 @@ class TopicEnds:
                 F.min(F.when(~is_read, F.col("ts_ms"))) / 1000,
             )
             for topic, last, newest, oldest_s in of_topics.collect():
-                places[topic] = Place(last, newest, oldest_s=oldest_s)
+                lags[topic] = Lag(last, newest, oldest_s=oldest_s)
         return {
-            topic: replace(place, records=sum(max(0, end - at) for at, end in stands[topic].values()))
-            for topic, place in places.items()
+            topic: replace(lag, records=sum(max(0, end - at) for at, end in spans[topic].values()))
+            for topic, lag in lags.items()
         }
 
     def _read(self, window: Mapping[str, Mapping[int, _Window]]) -> DataFrame:
@@ -108,21 +108,25 @@ class TopicEnds:
             "endingOffsets": json.dumps(
                 {topic: {n: end for n, (_, end) in of.items()} for topic, of in parts}
             ),
-            "failOnDataLoss": "false",  # records that retention took don't matter here
+            "failOnDataLoss": "false",  # expired records don't matter here
         }
         return self._spark.read.format("kafka").options(**options).load()
 
 
-def _window(stands: Mapping[str, Mapping[int, _Window]], which: int) -> dict[str, dict[int, _Window]]:
+def _window(spans: Mapping[str, Mapping[int, _Window]], which: int) -> dict[str, dict[int, _Window]]:
     """One of the `_windows` of each partition, where it is not empty."""
     found = {
         topic: {number: each for number, at in parts.items() if (each := _windows(*at)[which])[0] < each[1]}
-        for topic, parts in stands.items()
+        for topic, parts in spans.items()
     }
     return {topic: parts for topic, parts in found.items() if parts}
 
 
 def _windows(read: int, end: int) -> tuple[_Window, _Window, _Window]:
-    """The offsets to look at in a partition: the last ones read, the next ones, and the last ones of all."""
-    ahead = min(read + _LOOK_AT, end)
-    return (max(0, read - _LOOK_AT), min(read, end)), (read, ahead), (max(ahead, end - _LOOK_AT), end)
+    """The offsets to read in a partition: the last before the reader, the next, and the last of all."""
+    ahead = min(read + _OFFSETS_READ, end)
+    return (
+        (max(0, read - _OFFSETS_READ), min(read, end)),
+        (read, ahead),
+        (max(ahead, end - _OFFSETS_READ), end),
+    )

@@ -1,11 +1,11 @@
-"""Warnings of a mirror of whole transactions: of what is lost, and of what waits without progress."""
+"""Warnings of a mirror of whole transactions: about lost records, and about what waits without progress."""
 
 from typing import Any, Final
 
 import structlog
 
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.mirrors.transactions import HeldBack, Incomplete, Reach
+from pgrelay.spark.mirrors.transactions import HeldBack, Incomplete, TransactionProgress
 
 _log = structlog.get_logger(__name__)
 
@@ -14,25 +14,25 @@ _WAITING_CURE: Final = (
     "if they are lost, start with a new checkpoint, and with startingOffsets after them in all topics, "
     "including the transaction topic"
 )
-_UNTOLD_CURE: Final = (
+_UNENDED_CURE: Final = (
     "if the relay's records.transaction_topic was switched off, switch it on again: the end of its next "
     "transaction releases them"
 )
 
 
 class Standstill:
-    """Reports what waits, once, if it is the same after two batches in a row."""
+    """Reports what is waiting if it is the same after two batches in a row, but only once."""
 
     def __init__(self) -> None:
         self._last: tuple[Any, ...] = ()
-        self._told = False
+        self._is_reported = False
 
-    def to_tell(self, waiting: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What to report now, given what waits after a batch."""
-        stands = waiting == self._last
-        telling = waiting if stands and not self._told else ()
-        self._last, self._told = waiting, stands
-        return telling
+    def to_report(self, waiting: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What to report now, given what is waiting after a batch."""
+        is_same = waiting == self._last
+        report = waiting if is_same and not self._is_reported else ()
+        self._last, self._is_reported = waiting, is_same
+        return report
 
 
 class TransactionWarnings:
@@ -41,26 +41,26 @@ class TransactionWarnings:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._waiting = Standstill()
-        self._untold = Standstill()
+        self._unended = Standstill()
 
-    def tell(self, reached: Reach, held: HeldBack, *, moved: bool) -> None:
-        """Warn after a batch. `moved`: it applied transactions."""
-        for each in reached.lost:
+    def log(self, progress: TransactionProgress, held: HeldBack, *, has_applied: bool) -> None:
+        """Warn after a batch. `has_applied`: it applied transactions."""
+        for each in progress.lost:
             _log.warning(
                 "a transaction is applied without records that are missing", **_fields(each), reason=_LOST
             )
-        for each in self._waiting.to_tell(reached.waiting):
+        for each in self._waiting.to_report(progress.waiting):
             _log.warning(
                 "transactions wait for missing records of this one", **_fields(each), cure=_WAITING_CURE
             )
-        untold = () if moved or held.untold is None else (held.untold,)
-        for lsn, table in self._untold.to_tell(untold):
+        first = held.first_without_boundaries
+        for lsn, table in self._unended.to_report(() if has_applied or first is None else (first,)):
             _log.warning(
                 "transactions wait for their ends, but the transaction topic has none",
                 table=table,
                 commit_lsn=format_lsn(lsn),
                 topic=self._topic,
-                cure=_UNTOLD_CURE,
+                cure=_UNENDED_CURE,
             )
 
 
@@ -69,6 +69,6 @@ def _fields(transaction: Incomplete) -> dict[str, str | int]:
     return {
         "table": transaction.topic,
         "commit_lsn": format_lsn(transaction.commit_lsn),
-        "records": transaction.here,
+        "records": transaction.received,
         "of": transaction.events,
     }

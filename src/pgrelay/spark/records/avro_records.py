@@ -1,7 +1,7 @@
-"""Avro records in the registry's wire format (a zero byte, four of the schema's id, the body) as changes.
+"""Avro records in the registry's wire format (a zero byte, four bytes of schema id, the body) as changes.
 
-Each id has its own decoder, for the schema that the value was written under: with one schema for all, Spark
-silently reads the values of another as nulls.
+Each id has its own decoder, for the schema that its values were written under: given one schema for all,
+Spark silently reads values of the others as nulls.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,24 +20,24 @@ from pgrelay.spark.records.avro_values import converted
 from pgrelay.spark.records.change_columns import (
     FOREIGN,
     INEXACT,
-    PLACED,
+    METADATA_COLUMNS,
     SIDES,
     UNKNOWN,
     UNREGISTERED,
-    key_of,
-    unidentified,
+    key_struct,
+    unidentified_row,
 )
 from pgrelay.spark.records.order import by_version
-from pgrelay.spark.records.sql import array_of_texts, case, named, parsed, texts, when
-from pgrelay.spark.records.unchanged import doubtful, named_now
+from pgrelay.spark.records.sql import alias, case, constant_array, parse_columns, string_array, when
+from pgrelay.spark.records.unchanged import current_names, possible_placeholder
 from pgrelay.spark.schemas.avro_schemas import WriterSchema, field_of, writer_schema
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 from pgrelay.spark.schemas.widening import widened
 
-# By default a truncated value ends the query with a Java error that does not name the record; and a session's
-# settings may take days before 1582 and times before 1900 for those of another calendar.
-READING: Final = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
+# By default a truncated value ends the query with a Java error that does not name the record, and a session's
+# settings may place days before 1582 and times before 1900 in another calendar.
+READ_OPTIONS: Final = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
 
 
 def schema_id(value: Expression) -> Expression:
@@ -51,14 +51,14 @@ def decode(body: Expression, text: str) -> Expression:
 
     No valid value is all null: each has a `commit_lsn`, or in the transaction topic a `status`.
     """
-    return from_avro(body, text, READING)
+    return from_avro(body, text, READ_OPTIONS)
 
 
 class AvroRecords:
-    """The Avro records of a topic, as a schema has them.
+    """Reads the Avro records of a topic by a table's schema.
 
-    `texts` has the schemas that they were written under, by id; `placeholder` as in `read_changes`. One
-    serves any number of batches.
+    `texts` has the schemas that they were written under, by id; `placeholder` is as in `read_changes`. One
+    instance serves any number of batches.
     """
 
     def __init__(self, schema: TableSchema, texts: Mapping[int, str], placeholder: bool | None) -> None:
@@ -75,8 +75,8 @@ class AvroRecords:
         rows = records.where("value IS NOT NULL")  # the others are tombstones
         decoded = rows.select(*self._head).select(*self._decoded)
         if self._parsed is None:
-            steps = self._on_decoded(decoded.schema)
-            self._parsed = [parsed(records.sparkSession, columns) for columns in steps]
+            steps = self._later_steps(decoded.schema)
+            self._parsed = [parse_columns(records.sparkSession, columns) for columns in steps]
         return reduce(lambda rows, columns: rows.select(*columns), self._parsed, decoded)
 
     @cached_property
@@ -91,18 +91,18 @@ class AvroRecords:
         values = [F.when(F.col("id") == w.id, decode(body, w.text)).alias(w.decoded) for w in self._writers]
         return ["topic", "partition", "offset", "has_key", "id", "value", *values]
 
-    def _on_decoded(self, decoded: StructType) -> list[list[str]]:
-        """The columns of each further select on the way to the changes."""
+    def _later_steps(self, decoded: StructType) -> list[list[str]]:
+        """The columns of each select after the decoding, on the way to the changes."""
         rows = _Rows(decoded, self.schema, self._writers, self._placeholder)
         return [
-            ["*", *rows.placed()],
-            ["*", *(named(rows.row(side), side) for side in SIDES), named(rows.unchanged(), "unchanged")],
+            ["*", *rows.metadata()],
+            ["*", *(alias(rows.row(side), side) for side in SIDES), alias(rows.unchanged(), "unchanged")],
             [
-                *map(quoted, PLACED),
-                named(key_of(self.schema), "key"),
+                *map(quoted, METADATA_COLUMNS),
+                alias(key_struct(self.schema), "key"),
                 *SIDES,
                 "unchanged",
-                named(rows.corrupt(self._foreign), "corrupt"),
+                alias(rows.corrupt(self._foreign), "corrupt"),
             ],
         ]
 
@@ -125,15 +125,17 @@ class _Rows:
         self._placeholder = placeholder
         self._types = {w.id: _row_type(decoded, w) for w in writers}
 
-    def placed(self) -> list[str]:
-        """The columns that place a change: op, commit_lsn, seq, txid and ts."""
-        op = self._first(lambda w: f"{w.decoded}.{'__op' if w.flat else 'op'}", "string")
+    def metadata(self) -> list[str]:
+        """The columns op, commit_lsn, seq, txid and ts."""
+        op = self._by_writer(lambda w: f"{w.decoded}.{'__op' if w.flat else 'op'}", "string")
         return [
-            named(op, "op"),
-            named(self._first(lambda w: _source(w, "__commit_lsn", "commit_lsn"), "bigint"), "commit_lsn"),
-            named(self._first(lambda w: _source(w, "__seq", "seq"), "bigint"), "seq"),
-            named(self._first(lambda w: _source(w, None, "txId"), "bigint"), "txid"),
-            named(self._first(_committed, "timestamp_ltz"), "ts"),
+            alias(op, "op"),
+            alias(
+                self._by_writer(lambda w: _source(w, "__commit_lsn", "commit_lsn"), "bigint"), "commit_lsn"
+            ),
+            alias(self._by_writer(lambda w: _source(w, "__seq", "seq"), "bigint"), "seq"),
+            alias(self._by_writer(lambda w: _source(w, None, "txId"), "bigint"), "txid"),
+            alias(self._by_writer(_committed, "timestamp_ltz"), "ts"),
         ]
 
     def row(self, side: str) -> str:
@@ -141,17 +143,17 @@ class _Rows:
 
         def of(writer: WriterSchema) -> str:
             columns = self._schema.columns
-            fields = [named(self._converted(writer, side, c), c.name) for c in columns]
+            fields = [alias(self._converted(writer, side, c), c.name) for c in columns]
             return when(f"{_row(writer, side)} IS NOT NULL", f"struct({', '.join(fields)})")
 
         fields = (f"{quoted(c.name)}: {sql_type(c.spark_type)}" for c in self._schema.columns)
-        return self._first(of, f"struct<{', '.join(fields)}>")
+        return self._by_writer(of, f"struct<{', '.join(fields)}>")
 
     def unchanged(self) -> str:
         """The names of unchanged columns, as an array that is empty rather than null."""
-        told = f"coalesce({self._first(self._left_out, 'array<string>')}, {texts([])})"
+        names = f"coalesce({self._by_writer(self._unchanged_names, 'array<string>')}, {constant_array([])})"
         # The lambda keeps the rows beside it out of a huge method: see json_records.
-        return f"filter({told}, name -> name IS NOT NULL)"
+        return f"filter({names}, name -> name IS NOT NULL)"
 
     def corrupt(self, foreign: list[int]) -> str:
         """Why the record can't be read exactly, and its bytes; null if it can.
@@ -162,10 +164,10 @@ class _Rows:
         flat = [writer.id for writer in self._writers if writer.flat]
         reasons = [
             when("id IS NULL", constant("not in the schema registry's wire format")),
-            when(_among(foreign), f"concat({constant(FOREIGN)}, id)"),
-            when(f"NOT {_among(w.id for w in self._writers)}", f"concat({constant(UNREGISTERED)}, id)"),
+            when(_id_in(foreign), f"concat({constant(FOREIGN)}, id)"),
+            when(f"NOT {_id_in(w.id for w in self._writers)}", f"concat({constant(UNREGISTERED)}, id)"),
             when("commit_lsn IS NULL", "concat('not a value of schema ', id)"),
-            unidentified(_among(flat)),
+            unidentified_row(_id_in(flat)),
         ]
         reasons += [
             when(f"id = {writer.id}", constant(f"{UNKNOWN}{', '.join(unknown)}"))
@@ -173,23 +175,27 @@ class _Rows:
             if (unknown := sorted(writer.columns.keys() - known))
         ]
         reasons += [
-            self._lost(side, column)
+            self._inexact(side, column)
             for side in SIDES
             for column in self._schema.columns
             if not all(self._is_exact(writer, column) for writer in self._writers)
         ]
         if self._placeholder is None:
             reasons += [
-                when(self._first(self._held_of(column)), constant(doubtful(column.name)))
+                when(
+                    self._by_writer(self._is_placeholder(column)), constant(possible_placeholder(column.name))
+                )
                 for column in self._schema.columns
-                if column.toastable and any(self._holds(w, column) for w in self._writers)
+                if column.toastable and any(self._may_hold_placeholder(w, column) for w in self._writers)
             ]
         return f"concat(coalesce({', '.join(reasons)}), ', in ', hex(value))"
 
-    def _lost(self, side: str, column: Column) -> str:
+    def _inexact(self, side: str, column: Column) -> str:
         """That a value could not be read exactly; null if it could."""
-        there = self._first(lambda w: self._value(w, side, column, lambda raw, *_: f"({raw} IS NOT NULL)"))
-        lost = f"{there} AND {side}.{quoted(column.name)} IS NULL"
+        is_present = self._by_writer(
+            lambda w: self._value(w, side, column, lambda raw, *_: f"({raw} IS NOT NULL)")
+        )
+        lost = f"{is_present} AND {side}.{quoted(column.name)} IS NULL"
         if self._placeholder and side == "after":
             lost += f" AND NOT array_contains(unchanged, {constant(column.name)})"
         kind = column.spark_type.simpleString()
@@ -207,8 +213,8 @@ class _Rows:
             return value if was.spark_type == column.spark_type else widened(value, was, column)
 
         value = self._value(writer, side, column, convert)
-        if self._placeholder and side == "after" and self._holds(writer, column):
-            value = when(f"NOT {self._held_of(column)(writer)}", value)
+        if self._placeholder and side == "after" and self._may_hold_placeholder(writer, column):
+            value = when(f"NOT {self._is_placeholder(column)(writer)}", value)
         return f"CAST({value} AS {sql_type(column.spark_type)})"
 
     def _value(
@@ -240,36 +246,36 @@ class _Rows:
     def _kinds(self, writer: WriterSchema, column: Column) -> list[DataType]:
         return [self._types[writer.id][field].dataType for field in self._fields(writer, column).values()]
 
-    def _holds(self, writer: WriterSchema, column: Column) -> bool:
+    def _may_hold_placeholder(self, writer: WriterSchema, column: Column) -> bool:
         """Whether the column's values are of a type that can hold the placeholder."""
-        return any(map(_can_hold, self._kinds(writer, column)))
+        return any(map(_fits_placeholder, self._kinds(writer, column)))
 
-    def _held_of(self, column: Column) -> Callable[[WriterSchema], str]:
+    def _is_placeholder(self, column: Column) -> Callable[[WriterSchema], str]:
         """Whether the column's value is the placeholder; null if there is no value."""
 
         def held(raw: str, kind: DataType, _: Column) -> str:
-            return f"(CAST({raw} AS string) = '{PLACEHOLDER}')" if _can_hold(kind) else "false"
+            return f"(CAST({raw} AS string) = '{PLACEHOLDER}')" if _fits_placeholder(kind) else "false"
 
         return lambda writer: self._value(writer, "after", column, held)
 
-    def _left_out(self, writer: WriterSchema) -> str:
-        told = f"{writer.decoded}.{'__unchanged' if writer.flat else 'unchanged'}"
-        named = {field: name for name, field in writer.columns.items() if field != name}
-        if named:
-            pairs = ", ".join(constant(part) for pair in named.items() for part in pair)
-            told = f"transform({told}, field -> coalesce(try_element_at(map({pairs}), field), field))"
-        told = named_now(told, self._schema)
+    def _unchanged_names(self, writer: WriterSchema) -> str:
+        listed = f"{writer.decoded}.{'__unchanged' if writer.flat else 'unchanged'}"
+        renamed = {field: name for name, field in writer.columns.items() if field != name}
+        if renamed:
+            pairs = ", ".join(constant(part) for pair in renamed.items() for part in pair)
+            listed = f"transform({listed}, field -> coalesce(try_element_at(map({pairs}), field), field))"
+        listed = current_names(listed, self._schema)
         if not self._placeholder:
-            return told
+            return listed
         held = [
-            when(self._held_of(c)(writer), constant(c.name))
+            when(self._is_placeholder(c)(writer), constant(c.name))
             for c in self._schema.columns
-            if c.toastable and self._holds(writer, c)
+            if c.toastable and self._may_hold_placeholder(writer, c)
         ]
-        return f"concat(coalesce({told}, {texts([])}), array_compact({array_of_texts(held)}))"
+        return f"concat(coalesce({listed}, {constant_array([])}), array_compact({string_array(held)}))"
 
-    def _first(self, of: Callable[[WriterSchema], str], kind: str = "boolean") -> str:
-        """The result of `of`, which is of this type, for the schema that the value was written under."""
+    def _by_writer(self, of: Callable[[WriterSchema], str], kind: str = "boolean") -> str:
+        """The result of `of`, of type `kind`, for the schema that the value was written under."""
         if not self._writers:
             return f"CAST(NULL AS {kind})"
         if len(self._writers) == 1:
@@ -298,13 +304,13 @@ def _committed(writer: WriterSchema) -> str:
     return f"timestamp_micros({writer.decoded}.source.ts_us)"
 
 
-def _among(ids: Iterable[int]) -> str:
+def _id_in(ids: Iterable[int]) -> str:
     """Whether the schema's id is one of these."""
     found = ", ".join(map(str, ids))
     return f"(id IN ({found}))" if found else "false"
 
 
-def _can_hold(kind: DataType) -> bool:
+def _fits_placeholder(kind: DataType) -> bool:
     """Whether values of this type can hold the placeholder."""
     return kind.typeName() in ("string", "binary")
 

@@ -53,19 +53,19 @@ def read_changes(
     require_schema(schema)
     if not isinstance(topic, str) or not topic:
         raise SetupError(f"topic={topic!r}: write one topic: another has other columns")
-    refuse_other_placeholder(placeholder)
+    refuse_invalid_placeholder(placeholder)
     schema.refuse_clash()
     _refuse_variables(spark, schema)
     records = read_topics(spark, servers, topic, options=options, streaming=streaming)
     if registry is None:
         changes = JsonRecords(schema, placeholder).changes(records)
     else:
-        changes = AvroRecords(schema, Registry(registry).of_topic(topic), placeholder).changes(records)
-    return _parsed_once(changes)
+        changes = AvroRecords(schema, Registry(registry).topic_schemas(topic), placeholder).changes(records)
+    return _with_pushdown_barrier(changes)
 
 
-def refuse_other_placeholder(placeholder: object) -> None:
-    """Raise SetupError for what is not a choice of `read_changes`: any text would be as good as True."""
+def refuse_invalid_placeholder(placeholder: object) -> None:
+    """Raise SetupError unless it is a choice of `read_changes`: any text would count as True."""
     if not isinstance(placeholder, bool | None):
         raise SetupError(
             f"placeholder={placeholder!r}: write True if the relay has records.unchanged: placeholder"
@@ -85,14 +85,14 @@ def _refuse_variables(spark: SparkSession, schema: TableSchema) -> None:
         )
 
 
-def _parsed_once(changes: DataFrame) -> DataFrame:
-    """The same changes, below which no condition moves.
+def _with_pushdown_barrier(changes: DataFrame) -> DataFrame:
+    """The same changes, behind a barrier through which Spark pushes no filter.
 
-    Spark moves one down as far as it can, and computes what lies between once more for each mention:
-    `corrupt IS NULL` would parse a record hundreds of times. It moves none below a sample, but takes none of
-    a stream; nor below what is not deterministic, which a MERGE by copy-on-write refuses as its source. Both
-    cost a read a few per cent at most, though what a condition drops was parsed whole before. Selections move
-    through them, so no more is parsed than is asked for.
+    Spark pushes filters down as far as it can, and computes what they pass once more for each mention:
+    `corrupt IS NULL` would parse a record hundreds of times. It pushes none through a sample, which a stream
+    can't have; nor through what is not deterministic, which a copy-on-write MERGE refuses in its source. Both
+    cost a read a few per cent at most, though rows that are filtered out were parsed whole. Projections are
+    pushed through them, so only the columns that are asked for are parsed.
     """
     if not changes.isStreaming:
         return changes.sample(1.0, seed=0)
@@ -100,7 +100,7 @@ def _parsed_once(changes: DataFrame) -> DataFrame:
 
 
 class Decoder:
-    """Changes of records that were read already. A schema's reader serves all batches."""
+    """Decodes records that were read already; each schema's reader is kept for all batches."""
 
     def __init__(self, registry: Registry | None = None, placeholder: bool | None = None) -> None:
         self._registry = registry
@@ -113,27 +113,27 @@ class Decoder:
         schema.refuse_clash()
         _refuse_variables(records.sparkSession, schema)
         if self._registry is None:
-            return self._of_json(records, schema)
+            return self._json_changes(records, schema)
         kind = F.when(_is_json(), _JSON).otherwise(schema_id(F.col("value")))
         kinds = records.select(kind.alias("kind")).where("kind IS NOT NULL").distinct()
         found = {row["kind"] for row in kinds.collect()}
         ids = found - {_JSON}
         if not ids:
-            return self._of_json(records, schema)
-        texts = self._registry.of_ids(ids)
+            return self._json_changes(records, schema)
+        texts = self._registry.schemas_by_id(ids)
         if _JSON not in found:
-            return self._of_avro(records, schema, texts)
+            return self._avro_changes(records, schema, texts)
         # Some are JSON, from before the relay wrote Avro: other partitions were read further.
-        in_avro = self._of_avro(records.where(~_is_json()), schema, texts)
-        return self._of_json(records.where(_is_json()), schema).unionByName(in_avro)
+        in_avro = self._avro_changes(records.where(~_is_json()), schema, texts)
+        return self._json_changes(records.where(_is_json()), schema).unionByName(in_avro)
 
-    def _of_json(self, records: DataFrame, schema: TableSchema) -> DataFrame:
+    def _json_changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
         json = self._json.get(schema.topic)
         if json is None or json.schema != schema:
             json = self._json[schema.topic] = JsonRecords(schema, self._placeholder)
         return json.changes(records)
 
-    def _of_avro(self, records: DataFrame, schema: TableSchema, texts: dict[int, str]) -> DataFrame:
+    def _avro_changes(self, records: DataFrame, schema: TableSchema, texts: dict[int, str]) -> DataFrame:
         avro = self._avro.get(schema.topic)
         if avro is None or (avro.schema, avro.texts) != (schema, texts):
             avro = self._avro[schema.topic] = AvroRecords(schema, texts, self._placeholder)

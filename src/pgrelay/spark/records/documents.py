@@ -13,7 +13,7 @@ from pgrelay.encode.encodings import JSON, NUMBER, array_of
 from pgrelay.spark.names import constant, quoted
 from pgrelay.spark.records.change_columns import SIDES
 from pgrelay.spark.records.decimals import exact_decimal
-from pgrelay.spark.records.sql import from_json, named, when
+from pgrelay.spark.records.sql import alias, from_json, when
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 
@@ -37,28 +37,28 @@ def needs_document(column: Column) -> bool:
 
 
 def is_document(column: Column) -> bool:
-    """Whether a column's values are documents in the record, whose own words are not kept."""
+    """Whether a column's values are documents in the record, whose exact text is not kept."""
     return column.encoding in (JSON, array_of(JSON))
 
 
-def documents_of(text: str, schema: TableSchema) -> list[str]:
-    """The columns, structs of variants, that `document_of` reads; none if no column needs a document."""
+def document_columns(text: str, schema: TableSchema) -> list[str]:
+    """The columns, structs of variants, that `document_value` reads; none if no column needs a document."""
     columns = []
-    for number, names in enumerate(_told_apart(schema)):
+    for number, names in enumerate(_case_distinct_names(schema)):
         fields = ", ".join(f"{quoted(name)}: variant" for name in names)
         envelope = from_json(text, f"before struct<{fields}>, after struct<{fields}>")
         # A flat record is itself the row.
         flat = from_json(text, fields.replace("`: variant", "` variant"))
         columns += [
-            named(when("envelope.__op IS NOT NULL", flat, f"{envelope}.{side}"), _documents(side, number))
+            alias(when("envelope.__op IS NOT NULL", flat, f"{envelope}.{side}"), _documents(side, number))
             for side in SIDES
         ]
     return columns
 
 
-def document_of(side: str, schema: TableSchema, name: str) -> str:
+def document_value(side: str, schema: TableSchema, name: str) -> str:
     """The variant of a column, given the name that it had when the record was written."""
-    [number] = [number for number, names in enumerate(_told_apart(schema)) if name in names]
+    [number] = [number for number, names in enumerate(_case_distinct_names(schema)) if name in names]
     return f"{_documents(side, number)}.{quoted(name)}"
 
 
@@ -66,8 +66,8 @@ def _documents(side: str, number: int) -> str:
     return f"{side}_documents_{number}"
 
 
-def _told_apart(schema: TableSchema) -> list[list[str]]:
-    """The names of all columns that need a document, in lists without two that Spark takes for the same."""
+def _case_distinct_names(schema: TableSchema) -> list[list[str]]:
+    """The names of all columns that need a document, in lists within which no two differ only in case."""
     lists: list[list[str]] = []
     for name in sorted({c.name for version in schema.versions for c in version.columns if needs_document(c)}):
         free = (names for names in lists if name.lower() not in map(str.lower, names))

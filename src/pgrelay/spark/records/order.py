@@ -39,10 +39,10 @@ def by_version(
     return case(branches, read(lineage[-1][1]))
 
 
-def emptying(truncated: Position | None) -> tuple[str, str]:
-    """Two clauses of a MERGE into `t` for a truncate, if any: for the end of its ON, and after all others.
+def truncate_clauses(truncated: Position | None) -> tuple[str, str]:
+    """Two clauses of a MERGE into `t` for a truncate, if any: one to end its ON with, one after all others.
 
-    The rows that the truncate removed match nothing, and the same commit deletes them.
+    With them the rows that the truncate removed match nothing, and the same commit deletes them.
     """
     if truncated is None:
         return "", ""

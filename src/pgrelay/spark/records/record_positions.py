@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
-from pgrelay.spark.records.avro_records import READING, schema_id
+from pgrelay.spark.records.avro_records import READ_OPTIONS, schema_id
 from pgrelay.spark.records.sql import JSON_OPTIONS
 from pgrelay.spark.schemas.avro_schemas import members, row_of
 from pgrelay.spark.schemas.registry import Registry
@@ -84,7 +84,7 @@ def _by_schema(records: DataFrame, registry: Registry) -> DataFrame:
     body = F.expr("substring(value, 6)")
     values = [
         F.when(F.col("id") == number, value).alias(f"v_{number}")
-        for number, text in registry.of_ids(ids).items()
+        for number, text in registry.schemas_by_id(ids).items()
         if (value := _decoded(body, text)) is not None
     ]
     return with_id.select(*_RAW, "id", *values)
@@ -109,13 +109,13 @@ def _decoded(body: Expression, text: str) -> Expression | None:
     schema = json.loads(text)
     if row_of(schema) is None and not members(schema) >= {*_BOUNDARY.names}:
         return None
-    there = {field["name"]: field for field in schema["fields"]}
+    by_name = {field["name"]: field for field in schema["fields"]}
     wanted = StructType([*_CHANGE, *_BOUNDARY])
     # A column of a flat row may have any other name.
-    names = [name for name in wanted.names if name.startswith("__") or "__commit_lsn" not in there]
-    fields = [_narrow(there[name], wanted[name].dataType) for name in names if name in there]
+    names = [name for name in wanted.names if name.startswith("__") or "__commit_lsn" not in by_name]
+    fields = [_narrow(by_name[name], wanted[name].dataType) for name in names if name in by_name]
     reader = json.dumps({**schema, "fields": fields})
-    return from_avro(body, text, {**READING, "avroSchema": reader})
+    return from_avro(body, text, {**READ_OPTIONS, "avroSchema": reader})
 
 
 def _narrow(field: dict[str, Any], wanted: DataType) -> dict[str, Any]:

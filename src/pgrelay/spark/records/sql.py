@@ -1,9 +1,9 @@
-"""The SQL that readers of records are written in.
+"""Building blocks of the SQL that reads records.
 
-A reader has thousands of nodes, and a call into Java for each would take a second. As text it is parsed, and
-only once: for a wide table, even parsing takes long enough to matter in each batch.
+A reader has thousands of nodes, and a call into Java for each would take a second. So it is written as text,
+which is parsed only once: for a wide table, even parsing takes long enough to matter in each batch.
 
-Each text for a value can stand in any place: it is a name, a call, a CASE, or in parentheses.
+Each text for a value can stand anywhere: it is a name, a call, a CASE, or in parentheses.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,10 +19,10 @@ from pgrelay.spark.names import constant, quoted
 JSON_OPTIONS: Final = {"maxNumLen": "200000", "maxStringLen": str(2**31 - 1)}
 
 
-def parsed(spark: SparkSession, columns: Iterable[str]) -> list[Expression]:
-    """Columns of a select, which serve any number of them. `F.expr` parses its text anew in each."""
+def parse_columns(spark: SparkSession, columns: Iterable[str]) -> list[Expression]:
+    """The columns of a select, parsed once for any number of selects. `F.expr` would parse them in each."""
     jvm: Any = spark._jvm
-    # The parser heeds the settings of its thread's session, and a thread of a mirror has none by itself.
+    # The parser obeys the settings of its thread's session, and a mirror's threads have none of their own.
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     column = jvm.org.apache.spark.sql.classic.ExpressionUtils.column
     parser = spark._jsparkSession.sessionState().sqlParser()
@@ -42,8 +42,8 @@ def when(condition: str, value: str, otherwise: str = "NULL") -> str:
     return case([(condition, value)], otherwise)
 
 
-def named(value: str, name: str) -> str:
-    """A column of a select, or a field of a struct."""
+def alias(value: str, name: str) -> str:
+    """A value under a name: a column of a select, or a field of a struct."""
     return f"{value} AS {quoted(name)}"
 
 
@@ -53,11 +53,11 @@ def from_json(text: str, schema: str, **options: str) -> str:
     return f"from_json({text}, {constant(schema)}, map({', '.join(pairs)}))"
 
 
-def texts(names: Iterable[str]) -> str:
-    """An array of these texts."""
-    return array_of_texts(map(constant, names))
+def constant_array(names: Iterable[str]) -> str:
+    """An array of these names as constants."""
+    return string_array(map(constant, names))
 
 
-def array_of_texts(values: Iterable[str]) -> str:
-    """An array of values that are texts; without any, it needs its type, too."""
+def string_array(values: Iterable[str]) -> str:
+    """An array of string values; the cast gives an empty one its type."""
     return f"CAST(array({', '.join(values)}) AS array<string>)"

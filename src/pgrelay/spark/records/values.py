@@ -76,14 +76,14 @@ def _string(text: str, column: Column) -> str:
     if column.encoding == DECIMAL_BASE64:
         return when(f"{text} = 'NaN'", text, _digits(text, column))
     # microseconds of time and timetz, which Delta and Iceberg have no type for
-    return clock(f"try_cast({text} AS bigint)", "+00" if column.type_name == "timetz" else "")
+    return time_of_day(f"try_cast({text} AS bigint)", "+00" if column.type_name == "timetz" else "")
 
 
 def _digits(text: str, column: Column) -> str:
     return declared_decimal_text(text, declared_scale(column.type_modifier))
 
 
-def clock(micros: str, zone: str = "") -> str:
+def time_of_day(micros: str, zone: str = "") -> str:
     """The time of day as Postgres prints it, 14:54:02.5, from microseconds since midnight."""
     parts = [f"{micros} div 3600000000", f"{micros} div 60000000 % 60", f"{micros} div 1000000 % 60"]
     whole = ", ".join(f"lpad(CAST({part} AS string), 2, '0')" for part in parts)

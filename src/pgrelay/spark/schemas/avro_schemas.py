@@ -1,4 +1,4 @@
-"""What the Avro schema of a topic's values says: where its rows are, and which field is which column."""
+"""The Avro schema of a topic's values: where it has the rows, and which field is which column."""
 
 import json
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ def row_of(schema: AvroSchema) -> tuple[list[dict[str, Any]], bool] | None:
         return [field for name, field in fields.items() if name not in FLAT_NAMES], True
     if not {"before", "after", "source"} <= fields.keys() or not members(fields["source"]["type"]) >= _SOURCE:
         return None
-    return present(fields["before"]["type"])["fields"], False
+    return non_null(fields["before"]["type"])["fields"], False
 
 
 def column_of(field: dict[str, Any]) -> str:
@@ -75,8 +75,8 @@ def field_of(writer: WriterSchema, name: str) -> str | None:
     )
 
 
-def present(schema: AvroSchema) -> AvroSchema:
-    """The type; of a union with null, the other branch."""
+def non_null(schema: AvroSchema) -> AvroSchema:
+    """The type, or of a union with null the other branch."""
     return next(branch for branch in schema if branch != "null") if isinstance(schema, list) else schema
 
 

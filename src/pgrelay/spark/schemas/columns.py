@@ -83,7 +83,7 @@ class Column:
     type_modifier  pg_attribute.atttypmod, -1 if none was declared
     key            whether it is part of the record's key
     encoding       the name of the JSON encoding or Avro type of its values
-    text           whether to read it as a string whatever its type, for example as the relay hides its values
+    text           whether to read it as a string whatever its type, for example because the relay hides it
     type_oid       pg_attribute.atttypid, 0 if it isn't known
     """
 
@@ -106,15 +106,15 @@ class Column:
         if self.type_name == "numeric":
             return self._numeric()
         counterpart = _COUNTERPARTS.get(self.type_name, StringType())
-        # An earlier relay does not mark hidden columns, but its hashes and masks have this encoding. Values
-        # of bytea and timestamps that are not hidden have others.
+        # Earlier relays do not mark hidden columns, but their hashes and masks have this encoding. Bytea and
+        # timestamps that are not hidden have others.
         return StringType() if self.encoding == STRING else counterpart
 
     @property
     def element(self) -> "Column | None":
         """An array's elements, as a column of their own; None if this is no array."""
         array = _ARRAY.fullmatch(self.encoding)
-        if array is None or array[1] == JSON:  # an array of documents stays one text, to keep their words
+        if array is None or array[1] == JSON:  # an array of documents stays a single text, to keep it exact
             return None
         name = self.type_name if array[1].startswith("array<") else self.type_name.removeprefix("_")
         return Column(self.name, name, self.type_modifier, encoding=array[1])

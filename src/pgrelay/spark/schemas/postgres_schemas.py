@@ -1,4 +1,4 @@
-"""Table schemas from Postgres's own catalogue, for when the schema topic can't be read."""
+"""Table schemas from Postgres's own catalogs, for when the schema topic can't be read."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from pgrelay.encode.types import CatalogType, resolve_type
 from pgrelay.encode.values.text import text_encoding
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import UNTOLD, TableSchema, TableVersion, refuse_other_prefix
+from pgrelay.spark.schemas.schema import UNKNOWN_POSITION, TableSchema, TableVersion, refuse_invalid_prefix
 from pgrelay.wire.pgoutput import RelationColumn
 
 # The columns of each table in order. Generated columns are left out, since they are not replicated. Columns
@@ -43,7 +43,7 @@ WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_s
 ORDER BY n.nspname, c.relname, a.attnum
 """
 
-# Every type, by the fields of CatalogType. What ranges are made of shows in no record.
+# Every type, with the fields of CatalogType. The subtype of a range shows in no record.
 _TYPES: Final[LiteralString] = """
 SELECT t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typndims::int, t.typelem,
     t.typcategory::text, coalesce(e.typdelim, ',')::text, NULL, true
@@ -73,14 +73,14 @@ def postgres_schemas(
 
     Pass what the relay is configured with: `topic` as in `records.topic`, and the encodings. Hidden columns,
     routes and earlier versions are not known here, so prefer `table_schemas`. A topic that several tables
-    would have is left out: a relay takes one of them at most. Raises SetupError if an argument is mistaken,
+    would share is left out: a relay takes one of them at most. Raises SetupError if an argument is invalid,
     and psycopg.Error.
     """
     if not isinstance(dsn, str):
         raise SetupError(f"dsn={dsn!r}: write how to connect to Postgres, such as 'host=... dbname=...'")
-    refuse_other_prefix(prefix)
-    _refuse_other_topic(topic)
-    _refuse_others(format=format, numeric=numeric, time=time, binary=binary, json=json)
+    refuse_invalid_prefix(prefix)
+    _refuse_invalid_template(topic)
+    _refuse_invalid_choices(format=format, numeric=numeric, time=time, binary=binary, json=json)
     choices = Encodings(numeric=numeric, time=time, binary=binary, json=json)
     with psycopg.connect(dsn, row_factory=dict_row) as connection:
         found = connection.execute(_QUERY).fetchall()
@@ -93,12 +93,14 @@ def postgres_schemas(
         named[collision_key(name)] += 1
         columns = [(row, _column(row, types, choices, format)) for row in rows]
         first = columns[0][0]
-        version = TableVersion(UNTOLD, tuple(column for _, column in columns), IDENTITIES[first["identity"]])
+        version = TableVersion(
+            UNKNOWN_POSITION, tuple(column for _, column in columns), IDENTITIES[first["identity"]]
+        )
         schemas[name] = TableSchema(name, schema, table, (version,), first["systemid"])
     return {name: schema for name, schema in schemas.items() if named[collision_key(name)] == 1}
 
 
-def _refuse_other_topic(topic: str) -> None:
+def _refuse_invalid_template(topic: str) -> None:
     """Raise SetupError if a topic can't be made from the template."""
     try:
         topic.format(prefix="", schema="", table="")
@@ -108,8 +110,8 @@ def _refuse_other_topic(topic: str) -> None:
         ) from None
 
 
-def _refuse_others(**chosen: str) -> None:
-    """Raise SetupError on an unknown choice, which would be taken for another."""
+def _refuse_invalid_choices(**chosen: str) -> None:
+    """Raise SetupError on an unknown choice, which would silently act as another."""
     for name, value in chosen.items():
         if value not in (known := get_args(_CHOICES[name])):
             raise SetupError(f"{name}={value!r}: write {' or '.join(known)}")

@@ -1,4 +1,4 @@
-"""Writer schemas from a schema registry, by Confluent's client: asked for per plan, never per row."""
+"""Writer schemas from a schema registry, through Confluent's client: fetched per plan, never per row."""
 
 import re
 import time
@@ -12,15 +12,15 @@ from pgrelay.errors import PgrelayError, SetupError
 _DEFAULTS: Final[Mapping[str, object]] = {"timeout": 10}
 
 _NO_SUCH_SCHEMA: Final = 40403
-_PATIENCE_S: Final = 5.0
-_PAUSE_S: Final = 0.5
+_TIMEOUT_S: Final = 5.0
+_POLL_INTERVAL_S: Final = 0.5
 
-# In a URL without its scheme too, which the client refuses.
+# Also of a URL without a scheme, which the client refuses.
 _USER_INFO: Final = re.compile(r"[^/\s]+(?=@)")
 
 
 class Registry:
-    """One registry, by its URL or the options of Confluent's client. Keeps the schemas that it has returned.
+    """One registry, by its URL or the options of Confluent's client; caches the schemas that it returned.
 
     Raises SetupError if the options can't be right, and PgrelayError if the registry does not answer, or
     lacks the subject that it is asked for.
@@ -36,18 +36,20 @@ class Registry:
         if not isinstance(where, str | Mapping):
             raise SetupError(f"registry={where!r}: write its URL, or a dict of options, {{'url': ...}}")
         options = {**_DEFAULTS, **({"url": where} if isinstance(where, str) else where)}
-        self._url = _shown(options.get("url", ""))
+        self._url = _redacted(options.get("url", ""))
         try:
             self._client = SchemaRegistryClient(options)
         except (ValueError, TypeError, OSError) as error:
-            raise SetupError(f"schema registry {self._url}: {_shown(error)}; correct its options") from None
+            raise SetupError(
+                f"schema registry {self._url}: {_redacted(error)}; correct its options"
+            ) from None
         self._texts: dict[int, str] = {}
         self._unknown: set[int] = set()
 
-    def of_topic(self, topic: str) -> dict[int, str]:
+    def topic_schemas(self, topic: str) -> dict[int, str]:
         """The schemas of a topic's values in all versions, as Avro's JSON, by their ids."""
         subject = f"{topic}-value"
-        with self._asked_for(f"subject {subject}"):
+        with self._wrap_client_errors(f"subject {subject}"):
             numbers = self._client.get_versions(subject)
             found = [self._client.get_version(subject, number) for number in numbers]
         texts = {
@@ -58,41 +60,41 @@ class Registry:
         self._texts |= texts
         return texts
 
-    def latest(self, topic: str) -> tuple[str | None, str]:
+    def latest_schemas(self, topic: str) -> tuple[str | None, str]:
         """The last schemas of a topic's keys (None if they have none) and values, as Avro's JSON."""
-        with self._asked_for("its subjects"):
+        with self._wrap_client_errors("its subjects"):
             keyed = f"{topic}-key" in self._client.get_subjects()
-        key = self._text(f"{topic}-key") if keyed else None
-        return key, self._text(f"{topic}-value")
+        key = self._latest_schema(f"{topic}-key") if keyed else None
+        return key, self._latest_schema(f"{topic}-value")
 
-    def _text(self, subject: str) -> str:
-        with self._asked_for(f"subject {subject}"):
+    def _latest_schema(self, subject: str) -> str:
+        with self._wrap_client_errors(f"subject {subject}"):
             schema = self._client.get_latest_version(subject).schema
         assert schema is not None
         return str(schema.schema_str)
 
-    def of_ids(self, ids: Iterable[int]) -> dict[int, str]:
+    def schemas_by_id(self, ids: Iterable[int]) -> dict[int, str]:
         """The schemas with these ids, as far as the registry has them by now."""
-        found = {number: self._of_id(number) for number in ids}
+        found = {number: self._schema(number) for number in ids}
         return {number: text for number, text in found.items() if text is not None}
 
-    def _of_id(self, number: int) -> str | None:
+    def _schema(self, number: int) -> str | None:
         if number not in self._texts:
-            # A schema that was awaited in vain may be there by now: ask again, without waiting.
-            patience_s = 0 if number in self._unknown else _PATIENCE_S
-            with self._asked_for(f"the schema of id {number}, which a record begins with"):
-                text = self._awaited(number, patience_s)
+            # An id that was waited for in vain may have a schema by now: ask again, without waiting.
+            timeout_s = 0 if number in self._unknown else _TIMEOUT_S
+            with self._wrap_client_errors(f"the schema of id {number}, which a record begins with"):
+                text = self._wait_for_schema(number, timeout_s)
             if text is None:
                 self._unknown.add(number)
             else:
                 self._texts[number] = text
         return self._texts.get(number)
 
-    def _awaited(self, number: int, patience_s: float) -> str | None:
+    def _wait_for_schema(self, number: int, timeout_s: float) -> str | None:
         """The schema of an id; None if the registry still has none after so many seconds."""
         from confluent_kafka.schema_registry import SchemaRegistryError
 
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
                 return str(self._client.get_schema(number).schema_str)
@@ -102,18 +104,18 @@ class Registry:
             # One of several registry servers may learn of a schema after readers see its records.
             if time.monotonic() >= deadline:
                 return None
-            time.sleep(_PAUSE_S)
+            time.sleep(_POLL_INTERVAL_S)
 
     @contextmanager
-    def _asked_for(self, what: str) -> Iterator[None]:
-        """Raises PgrelayError for what the client raises in the block."""
+    def _wrap_client_errors(self, what: str) -> Iterator[None]:
+        """Raises PgrelayError for what the client raises in the block; `what` was asked for."""
         try:
             yield
         except Exception as error:  # its own, or those of its two HTTP libraries
-            told = _shown(error) or type(error).__name__
-            raise PgrelayError(f"schema registry {self._url}, asked for {what}: {told}") from error
+            text = _redacted(error) or type(error).__name__
+            raise PgrelayError(f"schema registry {self._url}, asked for {what}: {text}") from error
 
 
-def _shown(told: object) -> str:
-    """A text in one line, and without the user and password of a URL."""
-    return _USER_INFO.sub("***", " ".join(str(told).split()))
+def _redacted(text: object) -> str:
+    """A text in one line, without the user and password of a URL."""
+    return _USER_INFO.sub("***", " ".join(str(text).split()))

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from pgrelay.encode.avro.names import avro_name
 from pgrelay.errors import SetupError
-from pgrelay.spark.schemas.avro_schemas import AvroSchema, column_of, present, row_of
+from pgrelay.spark.schemas.avro_schemas import AvroSchema, column_of, non_null, row_of
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
-from pgrelay.spark.schemas.schema import UNTOLD, TableSchema, TableVersion, listed
+from pgrelay.spark.schemas.schema import UNKNOWN_POSITION, TableSchema, TableVersion, topic_list
 
 # The Postgres type that each Avro type stands for; a registry knows no more than that.
 _TYPES: Final = {
@@ -34,9 +34,9 @@ def registry_schemas(registry: str | Mapping[str, Any], topics: Iterable[str]) -
     16-bit integers become 32-bit, which is what they are in Avro. A registry knows neither LSNs nor the
     replica identity, so prefer `table_schemas`. Raises SetupError if a topic's values are not changes.
     """
-    wanted = listed(topics)
+    wanted = topic_list(topics)
     client = Registry(registry)
-    return {topic: _schema(topic, *client.latest(topic)) for topic in wanted}
+    return {topic: _schema(topic, *client.latest_schemas(topic)) for topic in wanted}
 
 
 def _schema(topic: str, key: str | None, value: str) -> TableSchema:
@@ -51,12 +51,12 @@ def _schema(topic: str, key: str | None, value: str) -> TableSchema:
     keys = {field["name"] for field in json.loads(key)["fields"]} if key is not None else set[str]()
     columns = [_column(field, keys) for field in fields]
     _, namespace, table = f"..{schema['namespace']}".rsplit(".", 2)
-    return TableSchema(topic, namespace, table, (TableVersion(UNTOLD, tuple(columns)),))
+    return TableSchema(topic, namespace, table, (TableVersion(UNKNOWN_POSITION, tuple(columns)),))
 
 
 def _column(field: dict[str, Any], keys: set[str]) -> Column:
     name = column_of(field)
-    type_name, typmod, encoding = _described(present(field["type"]))
+    type_name, typmod, encoding = _described(non_null(field["type"]))
     return Column(name, type_name, typmod, avro_name(name) in keys, encoding)
 
 
@@ -65,7 +65,7 @@ def _described(schema: AvroSchema) -> tuple[str, int, str]:
     if isinstance(schema, str):
         return _TYPES[schema], -1, schema
     if schema["type"] == "array":
-        name, typmod, encoding = _described(present(schema["items"]))
+        name, typmod, encoding = _described(non_null(schema["items"]))
         return name if name.startswith("_") else f"_{name}", typmod, f"array<{encoding}>"
     if schema["type"] == "map":
         return "hstore", -1, "map<string>"

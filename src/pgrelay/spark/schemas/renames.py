@@ -1,10 +1,10 @@
 """Which columns were renamed from one version of a table to the next: the schema topic has only names.
 
-Postgres never reorders columns. Columns that stay keep their order, a renamed one keeps its place, and added
-ones come after all others. So a new name in front of a column that stayed is a rename, of the column that is
-gone from there. After the last that stayed, a column that is gone and a new one of the same type count as a
-rename too; if the new type can't hold the old values, as a drop and an add. If another reading is as likely,
-`Renames.doubt` says so: a guess would put a column's values under another name.
+Postgres never reorders columns. Those that stay keep their order, a renamed one keeps its place, and added
+ones come after all others. So a new name before a column that stayed means a rename, of the column that is no
+longer there. After the last that stayed, a column that is gone and a new one of the same type count as a
+rename too, or, if the new type can't hold the old values, as a drop and an add. If another reading is as
+likely, `Renames.doubt` says so: a wrong guess would put one column's values under another's name.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ Columns = Sequence[Column]
 
 @dataclass(frozen=True, slots=True)
 class Renames:
-    """The later names of renamed columns, by the earlier name; `doubt` says what can't be told."""
+    """The later names of renamed columns, by the earlier name; `doubt` says what is ambiguous."""
 
     by_name: dict[str, str]
     doubt: str | None = None
@@ -30,44 +30,46 @@ def find_renames(earlier: Columns, later: Columns) -> Renames:
     names, later_names = {c.name for c in earlier}, {c.name for c in later}
     stayed = [column.name for column in later if column.name in names]
     if stayed != [column.name for column in earlier if column.name in later_names]:
-        return Renames({}, f"columns {_told(stayed)} have another order: some were renamed or re-created")
+        return Renames(
+            {}, f"columns {_quoted_list(stayed)} have another order: some were renamed or re-created"
+        )
     renames = dict[str, str]()
-    gone, came = _gaps(earlier, later_names), _gaps(later, names)
-    last = len(gone) - 1
-    for place, (old, new) in enumerate(zip(gone, came, strict=True)):
-        pairs = _behind_all(old, new) if place == last else _between(old, new)
+    removed, added = _gaps(earlier, later_names), _gaps(later, names)
+    last = len(removed) - 1
+    for place, (old, new) in enumerate(zip(removed, added, strict=True)):
+        pairs = _at_end(old, new) if place == last else _between(old, new)
         if pairs is None:
             return Renames(renames, _doubt(old, new))
         renames |= {one.name: other.name for one, other in pairs}
     return Renames(renames)
 
 
-def _between(gone: Columns, came: Columns) -> list[tuple[Column, Column]] | None:
-    """The renames among columns in front of one that stayed; None if they can't be told."""
-    if len(gone) == len(came):
-        return list(zip(gone, came, strict=True))
+def _between(removed: Columns, added: Columns) -> list[tuple[Column, Column]] | None:
+    """The renames among columns before one that stayed; None if they are ambiguous."""
+    if len(removed) == len(added):
+        return list(zip(removed, added, strict=True))
     fits = [
-        list(zip(some, came, strict=True))
-        for some in combinations(gone, len(came))
-        if all(widens(old.spark_type, new.spark_type) for old, new in zip(some, came, strict=True))
+        list(zip(some, added, strict=True))
+        for some in combinations(removed, len(added))
+        if all(widens(old.spark_type, new.spark_type) for old, new in zip(some, added, strict=True))
     ]
     return fits[0] if len(fits) == 1 else None
 
 
-def _behind_all(gone: Columns, came: Columns) -> list[tuple[Column, Column]] | None:
-    """The same at the table's end, where columns are added."""
-    pairs = list(zip(gone, came, strict=False))
+def _at_end(removed: Columns, added: Columns) -> list[tuple[Column, Column]] | None:
+    """The same for those after the last that stayed, where columns are added."""
+    pairs = list(zip(removed, added, strict=False))
     same = all(replace(old, name=new.name, key=new.key) == new for old, new in pairs)
-    if same and len(gone) <= len(came):
+    if same and len(removed) <= len(added):
         return pairs
     # If any of the new columns is a renamed one, the first is.
-    renamed = any(widens(old.spark_type, new.spark_type) for new in came[:1] for old in gone)
+    renamed = any(widens(old.spark_type, new.spark_type) for new in added[:1] for old in removed)
     return None if renamed else []
 
 
-def _doubt(gone: Columns, came: Columns) -> str:
-    old, new = (_told(column.name for column in columns) for columns in (gone, came))
-    if gone:
+def _doubt(removed: Columns, added: Columns) -> str:
+    old, new = (_quoted_list(column.name for column in columns) for columns in (removed, added))
+    if removed:
         return f"it is unclear which of {old} became {new}"
     return f"{new} comes before existing columns, so one of them was renamed, or {new} was hidden before"
 
@@ -83,5 +85,5 @@ def _gaps(columns: Columns, others: set[str]) -> list[list[Column]]:
     return gaps
 
 
-def _told(names: Iterable[str]) -> str:
+def _quoted_list(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in names)

@@ -1,4 +1,4 @@
-"""A table's columns through time, as the schema topic has them."""
+"""A table's columns over time, as the schema topic describes them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,11 +13,11 @@ from pgrelay.lsn import format_lsn
 from pgrelay.spark.names import COMMIT_LSN, SEQ
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.renames import Renames, find_renames
-from pgrelay.spark.schemas.widening import declared, rewritten, widens
+from pgrelay.spark.schemas.widening import declared_type, rewrites_values, widens
 
 Position = tuple[int, int]  # (commit_lsn, seq), which orders all changes of a database
 
-UNTOLD: Final[Position] = (0, 0)  # of a version that was not read from the schema topic
+UNKNOWN_POSITION: Final[Position] = (0, 0)  # of a version that was not read from the schema topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class TableVersion:
     relation: int = 0  # pg_class.oid; 0 if it isn't known
 
     def repeats(self, earlier: "TableVersion") -> bool:
-        """Whether nothing but the position is another: a relay repeats its schemas at every start."""
+        """Whether only the position differs: a relay repeats its schemas at every start."""
         return replace(earlier, position=self.position) == self
 
     @property
@@ -128,9 +128,9 @@ class TableSchema:
         """The names of each version's columns in the next one, by the earlier name; without dropped ones."""
         steps = []
         for was, now, renames in self._changes:
-            there = {column.name for column in now.columns}
+            later_names = {column.name for column in now.columns}
             became = {c.name: renames.by_name.get(c.name, c.name) for c in was.columns}
-            steps.append({one: name for one, name in became.items() if name in there})
+            steps.append({one: name for one, name in became.items() if name in later_names})
         return tuple(steps)
 
     @cached_property
@@ -241,10 +241,10 @@ class TableSchema:
         return f"{self.topic} from {lsn}: {columns}; key ({', '.join(self.key)})"
 
 
-def listed(topics: Iterable[str]) -> list[str]:
+def topic_list(topics: Iterable[str]) -> list[str]:
     """The topics as a list. Raises SetupError if they are not names.
 
-    A single name is refused too: its letters would be taken for topics.
+    A single name is refused too: each of its letters would be taken for a topic.
     """
     if isinstance(topics, str):
         raise SetupError(f"topics={topics!r}: write a list of topics, [{topics!r}]")
@@ -254,13 +254,13 @@ def listed(topics: Iterable[str]) -> list[str]:
     return found
 
 
-def refuse_other_prefix(prefix: object) -> None:
-    """Raise SetupError for what can't be a relay's prefix."""
+def refuse_invalid_prefix(prefix: object) -> None:
+    """Raise SetupError if it can't be a relay's prefix."""
     if not isinstance(prefix, str) or not prefix:
         raise SetupError(f"prefix={prefix!r}: write the relay's records.prefix")
 
 
-def folded(versions: Iterable[TableVersion]) -> tuple[TableVersion, ...]:
+def distinct_versions(versions: Iterable[TableVersion]) -> tuple[TableVersion, ...]:
     """The versions in order, without those that repeat the one before."""
     kept: list[TableVersion] = []
     for version in sorted(versions, key=lambda version: version.position):
@@ -276,17 +276,19 @@ def _doubt(was: TableVersion, now: TableVersion, renames: Renames) -> str | None
         return "the rows are another table's, which was re-created or renamed to that name"
     if renames.doubt is not None:
         return renames.doubt
-    there = {column.name: column for column in now.columns}
+    later = {column.name: column for column in now.columns}
     for column in was.columns:
-        became = there.get(renames.by_name.get(column.name, column.name))
-        if became is not None and widens(column.spark_type, became.spark_type) and rewritten(column, became):
-            told = f"column {became.name!r} is {declared(became)} and was {declared(column)}"
-            return f"{told}, so existing values may have changed"
+        became = later.get(renames.by_name.get(column.name, column.name))
+        if became is None or not widens(column.spark_type, became.spark_type):
+            continue
+        if rewrites_values(column, became):
+            types = f"is {declared_type(became)} and was {declared_type(column)}"
+            return f"column {became.name!r} {types}, so existing values may have changed"
     return None
 
 
 def require_schema(schema: object) -> None:
-    """Raise SetupError for what is no TableSchema, such as all that `table_schemas` returns."""
+    """Raise SetupError unless it is a TableSchema: it may be the whole dict that `table_schemas` returns."""
     if not isinstance(schema, TableSchema):
         kind = type(schema).__name__
         raise SetupError(

@@ -1,4 +1,4 @@
-"""Table schemas from the schema topic, which needs no registry and no database credentials."""
+"""Table schemas from the schema topic, which take neither a registry nor a login to the database."""
 
 import json
 import time
@@ -11,21 +11,21 @@ from pyspark.sql import functions as F
 
 from pgrelay.encode.topics import shorten
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import told_of
-from pgrelay.spark.kafka import read_topics, refuse_mistaken
+from pgrelay.spark.failures import wrap_java_errors
+from pgrelay.spark.kafka import read_topics, refuse_invalid_source
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import (
     Position,
     TableSchema,
     TableVersion,
-    folded,
-    listed,
-    refuse_other_prefix,
+    distinct_versions,
+    refuse_invalid_prefix,
+    topic_list,
 )
 
 # How long to wait for the end of a Kafka transaction to be written to all its partitions.
-_PATIENCE_S: Final = 10.0
-_PAUSE_S: Final = 0.2
+_TIMEOUT_S: Final = 10.0
+_POLL_INTERVAL_S: Final = 0.2
 
 
 def table_schemas(
@@ -43,9 +43,9 @@ def table_schemas(
     all (a table has a schema there from its first row on), or an argument is mistaken, and PgrelayError if
     Kafka can't be read.
     """
-    wanted = None if topics is None else listed(topics)
-    refuse_other_prefix(prefix)
-    refuse_mistaken(spark, servers, options, streaming=False)
+    wanted = None if topics is None else topic_list(topics)
+    refuse_invalid_prefix(prefix)
+    refuse_invalid_source(spark, servers, options, streaming=False)
     topic = SchemaTopic(servers, prefix, options)
     schemas = topic.read(spark, wanted)
     missing = [name for name in wanted or () if name not in schemas]
@@ -53,7 +53,7 @@ def table_schemas(
         of = f" of {', '.join(missing)}" if missing else ""
         cure = (
             "check the topic's name; a table has a schema from its first row on"
-            if topic.has_any
+            if topic.has_schemas
             else f"has a relay of prefix {prefix!r} written rows there?"
         )
         raise SetupError(f"topic {topic.name} has no schemas{of}: {cure}")
@@ -69,68 +69,68 @@ class SchemaTopic:
         # Options on where to start and how much to take are meant for the tables' topics.
         self._options = {k: v for k, v in (options or {}).items() if k.startswith("kafka.")}
         self._next = 0
-        self._given_up = -1  # the last offset that was waited for in vain
-        self._told: dict[str, _Told] = {}
+        self._gave_up_at = -1  # the last offset that was waited for in vain
+        self._topics: dict[str, _TopicVersions] = {}
 
     @property
-    def has_any(self) -> bool:
+    def has_schemas(self) -> bool:
         """Whether a schema, of whichever topic, was read so far."""
-        return bool(self._told)
+        return bool(self._topics)
 
     def read(self, spark: SparkSession, topics: Iterable[str] | None = None) -> dict[str, TableSchema]:
-        """All schemas written by now, or those of these topics. Spark may have no use for others."""
-        self._read_on(spark)
-        return self._of(topics)
+        """All schemas written by now, or those of `topics` only: Spark may be unable to represent others."""
+        self._read_new(spark)
+        return self._select(topics)
 
-    def read_written(self, spark: SparkSession, topics: Iterable[str]) -> dict[str, TableSchema]:
-        """The same, with schemas that are written but not committed yet: it waits some seconds for those.
+    def read_with_uncommitted(self, spark: SparkSession, topics: Iterable[str]) -> dict[str, TableSchema]:
+        """The same, with those written but not committed yet, for whose commit it waits some seconds.
 
-        A relay that writes exactly once writes a schema in the same transaction as the rows that need it. The
-        rows' partitions may learn of the commit before the schema topic does.
+        An exactly-once relay writes a schema in the same transaction as the rows that need it, and the rows'
+        partitions may learn of the commit before the schema topic does.
         """
-        with told_of(self.name):
+        with wrap_java_errors(self.name):
             uncommitted = self._rows(spark, {"kafka.isolation.level": "read_uncommitted"})
             [last] = uncommitted.agg(F.max("offset")).first() or [None]
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while last is not None and self._next <= last:
-            self._read_on(spark)
+            self._read_new(spark)
             # What a relay aborted never comes.
-            if self._next > last or last <= self._given_up or time.monotonic() > deadline:
-                self._given_up = last
+            if self._next > last or last <= self._gave_up_at or time.monotonic() > deadline:
+                self._gave_up_at = last
                 break
-            time.sleep(_PAUSE_S)
-        return self._of(topics)
+            time.sleep(_POLL_INTERVAL_S)
+        return self._select(topics)
 
-    def _read_on(self, spark: SparkSession) -> None:
+    def _read_new(self, spark: SparkSession) -> None:
         value = F.col("value").cast("string").alias("value")
-        with told_of(self.name):
+        with wrap_java_errors(self.name):
             rows = self._rows(spark, {}).select("offset", value).orderBy("offset").collect()
         for row in rows:
             self._next = row["offset"] + 1
             if row["value"] is not None:
-                self._take(json.loads(row["value"]))
+                self._add(json.loads(row["value"]))
 
     def _rows(self, spark: SparkSession, more: Mapping[str, str]) -> DataFrame:
-        """The records that were not read yet."""
+        """The records that have not been read yet."""
         options = {**self._options, **more}
         if self._next:
             options["startingOffsets"] = json.dumps({self.name: {"0": self._next}})
         return read_topics(spark, self._servers, self.name, options=options)
 
-    def _of(self, topics: Iterable[str] | None) -> dict[str, TableSchema]:
-        wanted = self._told if topics is None else topics
-        return {topic: self._told[topic].schema(topic) for topic in wanted if topic in self._told}
+    def _select(self, topics: Iterable[str] | None) -> dict[str, TableSchema]:
+        wanted = self._topics if topics is None else topics
+        return {topic: self._topics[topic].schema(topic) for topic in wanted if topic in self._topics}
 
     def clusters(self, topic: str) -> list[str]:
         """The systemid of every cluster whose rows a topic has, in the order in which they first wrote."""
-        return list(self._told[topic].clusters) if topic in self._told else []
+        return list(self._topics[topic].clusters) if topic in self._topics else []
 
-    def _take(self, record: dict[str, Any]) -> None:
-        self._told.setdefault(record["topic"], _Told()).take(record)
+    def _add(self, record: dict[str, Any]) -> None:
+        self._topics.setdefault(record["topic"], _TopicVersions()).add(record)
 
 
-class _Told:
-    """What is known of one topic: its versions by position, for each cluster that wrote to it."""
+class _TopicVersions:
+    """The versions of one topic's table by position, for each cluster that wrote to it."""
 
     def __init__(self) -> None:
         self.clusters: dict[str, dict[Position, TableVersion]] = {}
@@ -140,13 +140,13 @@ class _Told:
         self._last: TableVersion | None = None
         self._schema: TableSchema | None = None  # until the next record
 
-    def take(self, record: dict[str, Any]) -> None:
+    def add(self, record: dict[str, Any]) -> None:
         self._systemid, self._namespace, self._table = (
             record[name] for name in ("systemid", "schema", "table")
         )
         version = _version(record)
         if self._last is not None and version.repeats(self._last):
-            # This process may see thousands of them: keep their columns once.
+            # There may be thousands of such versions: share their columns.
             version = replace(self._last, position=version.position)
         self._last, self._schema = version, None
         self.clusters.setdefault(self._systemid, {})[version.position] = version
@@ -158,16 +158,16 @@ class _Told:
     def schema(self, topic: str) -> TableSchema:
         """The schema by the cluster that wrote last: the LSNs of another say nothing about its rows."""
         if self._schema is None:
-            self._schema = self._folded(topic)
+            self._schema = self._build(topic)
         return self._schema
 
-    def _folded(self, topic: str) -> TableSchema:
+    def _build(self, topic: str) -> TableSchema:
         # A renamed table is one relation with one last name; a re-created one has its predecessor's name.
         names = {name for _, name in self._named[self._systemid].values()}
         sharing = tuple(sorted(names)) if len(names) > 1 else ()
-        told = self.clusters[self._systemid].values()
+        known = self.clusters[self._systemid].values()
         # Tables that share a topic take turns in it; such a turn does not mean a re-created table.
-        versions = folded(replace(version, relation=0) if sharing else version for version in told)
+        versions = distinct_versions(replace(each, relation=0) if sharing else each for each in known)
         return TableSchema(topic, self._namespace, self._table, versions, self._systemid, sharing)
 
 

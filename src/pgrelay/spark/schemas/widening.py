@@ -1,4 +1,4 @@
-"""Which types hold every value of another: what a column's type may change to without loss."""
+"""Which types hold all values of which others: to what a column's type may change without loss."""
 
 from typing import Final
 
@@ -30,8 +30,8 @@ _DIGITS: Final = {"smallint": 5, "int": 10, "bigint": 19}
 _WHOLE: Final = frozenset(["int2", "int4", "int8"])
 
 _TEXTS: Final = frozenset(["text", "varchar", "citext"])
-# When cast to text, these are written otherwise than in records, or as the session's settings say.
-_REWORDED: Final = frozenset(
+# When cast to text, these look different from the records, or depend on the session's settings.
+_REFORMATTED: Final = frozenset(
     (
         *("bpchar", "char", "bool", "money", "interval", "timetz", "timestamptz", "inet", "cidr"),
         *("tsrange", "tstzrange", "tsmultirange", "tstzmultirange", "daterange", "datemultirange"),
@@ -61,13 +61,13 @@ def widens(was: DataType, now: DataType) -> bool:
 
 
 def widened(value: str, was: Column, now: Column) -> str:
-    """SQL of a value of an earlier type as one of a later; null, so inexact, if it would differ."""
+    """SQL of a value of an earlier type as one of a later type; null, so inexact, if it would differ."""
     if widens(was.spark_type, now.spark_type):
         return f"CAST({value} AS {sql_type(now.spark_type)})"
-    return same_as(value, was.spark_type, now.spark_type)
+    return equal_value(value, was.spark_type, now.spark_type)
 
 
-def same_as(value: str, was: DataType, now: DataType) -> str:
+def equal_value(value: str, was: DataType, now: DataType) -> str:
     """SQL of a value of one type as the equal value of the other; null if there is none."""
     to = sql_type(now)
     if not _comparable(was, now):
@@ -79,7 +79,7 @@ def same_as(value: str, was: DataType, now: DataType) -> str:
 def _comparable(was: DataType, now: DataType) -> bool:
     """Whether values of one type may equal values of the other, as Postgres writes them, in any session.
 
-    A floating-point number is never read as text: Postgres writes 1, and Spark 1.0.
+    Floating-point numbers are never read as text: Postgres writes 1, Spark 1.0.
     """
     if isinstance(was, ArrayType) and isinstance(now, ArrayType):
         return _comparable(was.elementType, now.elementType)
@@ -92,8 +92,8 @@ def _comparable(was: DataType, now: DataType) -> bool:
     return any(isinstance(was, kinds) and isinstance(now, kinds) for kinds in (numbers, days))
 
 
-def rewritten(was: Column, now: Column) -> bool:
-    """Whether Postgres rounds, cuts, pads or rewords the rows' values, though Spark's type holds them."""
+def rewrites_values(was: Column, now: Column) -> bool:
+    """Whether Postgres rounds, cuts, pads or reformats existing values, though Spark's type holds them."""
     if (was.type_name, was.type_modifier) == (now.type_name, now.type_modifier):
         return False
     one, other = was.type_name, now.type_name
@@ -106,15 +106,15 @@ def rewritten(was: Column, now: Column) -> bool:
         kind = kind.elementType
     is_text = isinstance(kind, StringType)
     if one == other:
-        return not _grows(one, was.type_modifier, now.type_modifier, is_text=is_text)
+        return not _keeps_values(one, was.type_modifier, now.type_modifier, is_text=is_text)
     if is_text:
-        return not _has_same_words(was, one, other, now.type_modifier)
+        return not _has_same_text(was, one, other, now.type_modifier)
     if other == "numeric":
         return one not in _WHOLE or (now.type_modifier >= 0 and declared_scale(now.type_modifier) < 0)
     return False
 
 
-def declared(column: Column) -> str:
+def declared_type(column: Column) -> str:
     """The type as it was declared: timestamp(0), numeric(8,2), int4."""
     name, modifier = column.type_name, column.type_modifier
     if modifier < 0:
@@ -124,7 +124,7 @@ def declared(column: Column) -> str:
     return f"{name}({modifier - 4 if name.removeprefix('_') in ('varchar', 'bpchar') else modifier})"
 
 
-def _grows(name: str, was: int, now: int, *, is_text: bool) -> bool:
+def _keeps_values(name: str, was: int, now: int, *, is_text: bool) -> bool:
     """Whether values of a type with one modifier stay the same with another."""
     if now < 0:
         return True
@@ -139,9 +139,9 @@ def _grows(name: str, was: int, now: int, *, is_text: bool) -> bool:
     return name in (*_TIMES, "varchar", "varbit") and was <= now
 
 
-def _has_same_words(was: Column, one: str, other: str, modifier: int) -> bool:
-    """Whether values of one type are written the same in another."""
+def _has_same_text(was: Column, one: str, other: str, modifier: int) -> bool:
+    """Whether values of one type have the same text in the other."""
     if (one, other) == ("jsonb", "json") or {one, other} <= _WHOLE:
         return True
     encoding = (was.element or was).encoding
-    return other in _TEXTS and modifier < 0 and one not in _REWORDED and encoding in (STRING, "uuid")
+    return other in _TEXTS and modifier < 0 and one not in _REFORMATTED and encoding in (STRING, "uuid")

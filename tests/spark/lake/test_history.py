@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.history import HistoryTarget
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.lake.target import Target
-from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -120,8 +120,8 @@ def test_a_history_target_is_not_a_mirror_target_and_vice_versa(topic: Topic, ta
         make(lake, schema).apply(topic.changes(schema), schema)
     # Nothing is new: otherwise a query would pass what it does not keep, and fail at the next change.
     for lake, other, kind in zip(lakes, (Target, HistoryTarget), ("history", "mirror"), strict=True):
-        told = rf"is the target of a {kind}, not of a .*, or drop it with pgrelay\.spark\.drop\("
-        with pytest.raises(SetupError, match=told):
+        message = rf"is the target of a {kind}, not of a .*, or drop it with pgrelay\.spark\.drop\("
+        with pytest.raises(SetupError, match=message):
             other(lake, schema).apply(topic.changes(schema), schema)
 
 
@@ -166,6 +166,6 @@ def test_a_column_with_a_left_out_value_takes_few_calls_into_java(spark: SparkSe
         changes = changes_of(spark, schema, written)
         with counted_calls(spark) as counted:
             history.apply(changes, schema)
-        return counted.made
+        return counted.count
 
     assert calls(35) - calls(10) <= 25 * A_COLUMN

@@ -1,4 +1,4 @@
-"""The table that a name stands for: its format's class, its catalog, and which names are refused."""
+"""Finds the table of a name: its format and its catalog; refuses names that can't be a table's."""
 
 import re
 from typing import Any, Final, get_args
@@ -16,8 +16,8 @@ FORMATS: Final[dict[Using, type[LakeTable]]] = {kind.using: kind for kind in (De
 
 _SESSION_CATALOG: Final = "spark_catalog"
 
-# Classes of catalogs that take tables of one format only; other catalogs take both, or it is not known.
-_ONLY: Final[dict[str, Using]] = {
+# Catalog classes that take tables of one format only; others take both, or are unknown to us.
+_CATALOG_FORMATS: Final[dict[str, Using]] = {
     "org.apache.spark.sql.delta.catalog.DeltaCatalog": "delta",
     "org.apache.iceberg.spark.SparkCatalog": "iceberg",
 }
@@ -31,9 +31,9 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
     """The table of that name: `orders`, `lake.orders`, or with a catalog before it.
 
     Without a catalog, Delta tables are in the session's catalog and Iceberg tables in `iceberg`. The name is
-    made full, so that it can't be a view's, or another table's after USE. Raises SetupError as
-    `require_session` does, and if the name is not a table's, its catalog takes no tables of the format, or
-    there is no such format.
+    fully qualified, so that it can't mean a view, or another table after USE. Raises SetupError as
+    `require_session` does, and if it is no table's name, its catalog takes no tables of the format, or there
+    is no such format.
     """
     require_session(spark)
     if using not in get_args(Using):
@@ -63,7 +63,7 @@ def _parts(target: str) -> list[str]:
 
 
 def _in_session(spark: SparkSession, target: str, parts: list[str], has_catalog: bool) -> list[str]:
-    """The full name of a table in the session's catalog. Raises SetupError if that does not take it."""
+    """The full name of a table in the session's catalog. Raises SetupError if that does not allow it."""
     if not all(_PLAIN_NAME.fullmatch(part) for part in parts):
         raise SetupError(
             f"{target}: the session's catalog, which has Delta's tables, takes only letters from a to z, "
@@ -78,7 +78,7 @@ def _in_session(spark: SparkSession, target: str, parts: list[str], has_catalog:
 
 def _refuse_other_format(spark: SparkSession, target: str, catalog: str, using: Using) -> None:
     """Raise SetupError if a catalog takes no tables of that format."""
-    only = _ONLY.get(spark.conf.get(f"spark.sql.catalog.{catalog}") or "", using)
+    only = _CATALOG_FORMATS.get(spark.conf.get(f"spark.sql.catalog.{catalog}") or "", using)
     if only != using:
         raise SetupError(
             f"{target}: the catalog {catalog!r} takes only {only} tables: write using={only!r}, or name a "

@@ -1,4 +1,4 @@
-"""Records that retention took before a query read them."""
+"""Records that expired (Kafka's retention) before a query read them."""
 
 from collections.abc import Iterable
 
@@ -6,23 +6,27 @@ import structlog
 from py4j.protocol import Py4JError
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.failures import log_unread
-from pgrelay.spark.kafka import allows_loss, tells_start
+from pgrelay.spark.failures import log_unreadable
+from pgrelay.spark.kafka import allows_data_loss, sets_starting_offsets
 from pgrelay.spark.mirrors.checkpoint import Offsets
 from pgrelay.spark.mirrors.query import QuerySource
-from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
+from pgrelay.spark.mirrors.removed_topics import ALLOW_LOSS_ONCE
 
 _log = structlog.get_logger(__name__)
 
 
-def warn_of_taken(source: QuerySource, topics: Iterable[str]) -> None:
-    """Log a warning for each topic that a new checkpoint can't read from its first record on.
+def warn_of_expired(source: QuerySource, topics: Iterable[str]) -> None:
+    """With a new checkpoint, log a warning for each topic whose first records are gone.
 
     Not if `options` say where to start, or allow losses. If no broker answers, nothing is checked.
     """
-    if source.checkpoint.read() or tells_start(source.options) or allows_loss(source.options):
+    if (
+        source.checkpoint.committed_offsets()
+        or sets_starting_offsets(source.options)
+        or allows_data_loss(source.options)
+    ):
         return
-    for topic, partitions in sorted(_firsts(source, topics).items()):
+    for topic, partitions in sorted(_beginning_offsets(source, topics).items()):
         if gone := sum(partitions.values()):
             _log.warning(
                 "a topic's first records are gone, and the target will lack what they did",
@@ -33,43 +37,43 @@ def warn_of_taken(source: QuerySource, topics: Iterable[str]) -> None:
             )
 
 
-def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
+def refuse_expired(source: QuerySource, topics: Iterable[str]) -> None:
     """Raise SetupError if a resumed query would miss records of these topics, unless `options` allow losses.
 
     Spark would end the query with an error at every start. If no broker answers, nothing is checked.
     """
     checkpoint = source.checkpoint
-    read = checkpoint.read()
-    if not read or allows_loss(source.options):
+    read = checkpoint.committed_offsets()
+    if not read or allows_data_loss(source.options):
         return
-    first = _firsts(source, topics)
+    first = _beginning_offsets(source, topics)
     added = sorted(topic for topic in first.keys() - read.keys() if any(first[topic].values()))
     if added:
         raise SetupError(
             f"{', '.join(added)}: new to the checkpoint {checkpoint.location}, but its first records are "
-            f"gone already, which Spark takes for a loss: {FOR_ONCE}; the rows of those records have to come "
-            "again"
+            f"gone already, which Spark takes for a loss: {ALLOW_LOSS_ONCE}; the rows of those records have "
+            "to come again"
         )
     for topic, partitions in first.items():
         for partition, offset in sorted(partitions.items()):
             # A new partition has to be read from offset 0.
-            due = read.get(topic, {}).get(partition, 0)
-            if due < offset:
+            next_offset = read.get(topic, {}).get(partition, 0)
+            if next_offset < offset:
                 raise SetupError(
-                    f"{topic} partition {partition}: offsets {due} to {offset - 1} are gone, but the "
+                    f"{topic} partition {partition}: offsets {next_offset} to {offset - 1} are gone, but the "
                     f"checkpoint {checkpoint.location} has not read them; deletes may be among them: drop "
                     "the target with pgrelay.spark.drop, mirror with a new checkpoint, and UPDATE every row; "
-                    f"or, to go on without them, {FOR_ONCE}"
+                    f"or, to go on without them, {ALLOW_LOSS_ONCE}"
                 )
 
 
-def _firsts(source: QuerySource, topics: Iterable[str]) -> Offsets:
+def _beginning_offsets(source: QuerySource, topics: Iterable[str]) -> Offsets:
     """The first offset that each partition still has; empty if no broker answers.
 
     Raises SetupError if Kafka's client refuses its settings.
     """
     try:
-        return source.kafka.firsts(topics)
+        return source.kafka.beginning_offsets(topics)
     except Py4JError as error:
-        log_unread("the topics' first offsets", error)
+        log_unreadable("the topics' first offsets", error)
         return {}

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pgrelay import spark as pg
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches
-from pgrelay.spark.mirrors.query_state import under_way_since
+from pgrelay.spark.mirrors.query_state import batch_started_at
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.waiting import wait_until
 from tests.spark.handmade import HandmadeRelay
@@ -70,7 +70,7 @@ def test_a_query_that_is_stopped_during_a_batch_ends_without_an_error(
     topic = handmade.table("a", ID)
     handmade.write("a", *(change("c", 10, n, after={"id": n}) for n in range(3)))
     query = following(handmade, topic, target, tmp_path, using)
-    wait_until(lambda: under_way_since(topic) is not None, "a batch")
+    wait_until(lambda: batch_started_at(topic) is not None, "a batch")
     query.stop()
     assert query.exception() is None
     assert uncaught.errors == []

@@ -1,4 +1,4 @@
-"""What is applied of a topic, and the mark by which a commit tells it."""
+"""How far a topic is applied, and the mark by which a commit says so."""
 
 import json
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ _START: Final[Position] = (0, 0)
 
 
 @dataclass
-class Applied:
+class AppliedPositions:
     """The last applied position of each partition of a topic, and that of the last truncate.
 
     Other partitions may not be as far as the truncate.
@@ -31,14 +31,14 @@ class Applied:
     def truncate(self, position: Position) -> None:
         self.truncated = max(position, self.truncated or position)
 
-    def add(self, other: "Applied") -> None:
-        """Take in what else is applied of the same topic."""
+    def add(self, other: "AppliedPositions") -> None:
+        """Add what else is applied of the same topic."""
         for partition, position in other.by_partition.items():
             self.advance(partition, position)
         if other.truncated is not None:
             self.truncate(other.truncated)
 
-    def is_beyond(self, other: "Applied") -> bool:
+    def is_beyond(self, other: "AppliedPositions") -> bool:
         """Whether this is further than the other, in some partition or by a truncate."""
         if (self.truncated or _START) > (other.truncated or _START):
             return True
@@ -46,51 +46,53 @@ class Applied:
             at > other.by_partition.get(partition, _START) for partition, at in self.by_partition.items()
         )
 
-    def is_new(self, *, truncated: bool = True) -> str:
+    def is_new(self, *, include_truncated: bool = True) -> str:
         """SQL: whether a change, given by its columns partition, commit_lsn and seq, is not applied yet.
 
-        Without `truncated`, changes from before the last truncate count as applied, in every partition.
+        Without `include_truncated`, changes from before the last truncate count as applied, in every
+        partition.
         """
-        void = None if truncated else self.truncated
+        floor = None if include_truncated else self.truncated
         if not self.by_partition:
             return "true"
-        # Compiled plans refer to a map, but contain plain numbers: each batch would be compiled again.
+        # A compiled plan only refers to a map; it would contain plain numbers, and each batch be compiled
+        # anew.
         applied = ", ".join(
-            f"{partition}, {_struct(max(position, void or position))}"
+            f"{partition}, {_struct(max(position, floor or position))}"
             for partition, position in self.by_partition.items()
         )
         last = f"try_element_at(map({applied}), partition)"
-        if void is not None:
-            last = f"coalesce({last}, {_struct(void)})"
+        if floor is not None:
+            last = f"coalesce({last}, {_struct(floor)})"
         # A record that can't be read has no position, and must not count as applied.
         unread = "commit_lsn IS NULL OR seq IS NULL"
         return f"{last} IS NULL OR {unread} OR struct(commit_lsn, seq) > {last}"
 
     def mark(self, **more: Any) -> str:
-        """All this as text, with what `more` there is to tell, which `take` ignores."""
+        """All this as text, with `more` fields, which `add_mark` ignores."""
         applied = [[partition, *at] for partition, at in self.by_partition.items()]
         return json.dumps({"topic": self.topic, "applied": applied, "truncated": self.truncated, **more})
 
-    def take(self, mark: str | None) -> None:
-        """Take in what a mark tells; nothing if it is another topic's, or the mark of somebody else."""
-        told = parsed(mark)
-        # Marks are a setting of the session: while another table's was set, this table's commits carried it.
-        if told.get("topic") != self.topic:
+    def add_mark(self, mark: str | None) -> None:
+        """Add what a mark says; nothing if it is another topic's, or somebody else's."""
+        fields = parse_mark(mark)
+        # The mark is a setting of the session: while another table's is set, this one's commits carry it too.
+        if fields.get("topic") != self.topic:
             return
-        for partition, lsn, seq in told["applied"]:
+        for partition, lsn, seq in fields["applied"]:
             self.advance(partition, (lsn, seq))
-        if told.get("truncated"):
-            lsn, seq = told["truncated"]
+        if fields.get("truncated"):
+            lsn, seq = fields["truncated"]
             self.truncate((lsn, seq))
 
 
-def parsed(mark: str | None) -> dict[str, Any]:
-    """What a mark tells, by name; empty if there is none, or it is the mark of somebody else's commit."""
+def parse_mark(mark: str | None) -> dict[str, Any]:
+    """The fields of a mark, by name; empty if there is none, or it is of somebody else's commit."""
     try:
-        told = {} if mark is None else json.loads(mark)
+        fields = {} if mark is None else json.loads(mark)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def _struct(position: Position) -> str:

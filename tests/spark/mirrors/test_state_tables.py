@@ -4,16 +4,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import PgrelayError
-from pgrelay.spark.mirrors.whole_tables import WholeTables
+from pgrelay.spark.mirrors.state_tables import StateTables
 
 
 def test_a_driver_that_wakes_up_behind_another_does_not_move_the_position_back(
     spark: SparkSession, prefix: str
 ) -> None:
     targets = {f"{prefix}.public.a": f"lake.{prefix}"}
-    old, new = (WholeTables.of(spark, prefix, "12345678", targets, "iceberg") for _ in range(2))
+    old, new = (StateTables.of(spark, prefix, "12345678", targets, "iceberg") for _ in range(2))
     for number, driver in enumerate((old, new)):
-        driver.begin(targets, number)
+        driver.create(targets, number)
     new.set_until(20)
     with pytest.raises(PgrelayError, match=r"__position_12345678`: another mirror .* from LSN 0/0 on: end"):
         old.set_until(10)

@@ -1,4 +1,4 @@
-"""A whole-transaction mirror's own two tables: what it holds back, and up to which commit it is whole.
+"""A whole-transaction mirror's two tables of state: what it holds back, and up to which commit it is whole.
 
 They are named after the query, whose id stays the same when its targets change. A property of each target
 names the mirror that it belongs to.
@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.lake.named import lake_table
-from pgrelay.spark.lake.tables import NO_ROWS, LakeTable, Using
+from pgrelay.spark.lake.lookup import lake_table
+from pgrelay.spark.lake.tables import PROPERTIES_ONLY, LakeTable, Using
 from pgrelay.spark.mirrors.held_records import HeldRecords
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.transactions import transaction_topic
@@ -23,8 +23,8 @@ from pgrelay.spark.records.record_positions import POSITIONED
 
 # A target's property: the `__position` table of its mirror.
 _MIRROR: Final = "pgrelay.mirror"
-# Properties of its own tables: the relay's prefix, the topics that are read as far as the others, the last
-# commit that was applied, and the last commit at which all targets equalled Postgres, with their versions.
+# Properties of the tables: the relay's prefix, the topics that are read as far as the others, the last commit
+# that was applied, and the last commit at which all targets equalled Postgres, with their versions.
 _PREFIX: Final = "pgrelay.prefix"
 _TOPICS: Final = "pgrelay.topics"
 _UNTIL: Final = "pgrelay.until"
@@ -61,14 +61,14 @@ def mirror_position(spark: SparkSession, target: str, *, using: Using = "delta")
     named = table.properties().get(_MIRROR)
     if named is None:
         raise SetupError(f"{target} is not a target of a mirror(..., whole_transactions=True)")
-    own = lake_table(spark, named, using)
-    return _parsed(own.properties()) if own.exists() else None
+    state = lake_table(spark, named, using)
+    return _position_of(state.properties()) if state.exists() else None
 
 
-class WholeTables:
+class StateTables:
     """`<prefix>__position_<id>` and `<prefix>__held_<id>`, in the namespace of the original first target.
 
-    `held` is the second one. Only one query writes them, so the first one's properties are read once.
+    `held` is the second one. Only one query writes them, so the first one's properties are read only once.
     """
 
     def __init__(self, query: str, position: LakeTable, held: HeldRecords, prefix: str) -> None:
@@ -81,48 +81,48 @@ class WholeTables:
     @classmethod
     def of(
         cls, spark: SparkSession, prefix: str, query: str, targets: Mapping[str, str], using: Using
-    ) -> "WholeTables":
+    ) -> "StateTables":
         """The tables of a query, in whichever namespace; they may not exist yet. `targets` by topic."""
         found = [lake_table(spark, target, using) for target in targets.values()]
         # A table's name allows fewer characters than a topic's.
         plain = re.sub(r"\W", "_", prefix, flags=re.ASCII)
         position, held = (f"{plain}__{what}_{query[:8]}" for what in ("position", "held"))
         by_namespace = {table.namespace: table for table in found}
-        there = (table for table in by_namespace.values() if table.own(position).exists())
-        target = next(there, found[0])
-        return cls(query, target.own(position), HeldRecords(target.own(held)), prefix)
+        having = (table for table in by_namespace.values() if table.internal_table(position).exists())
+        target = next(having, found[0])
+        return cls(query, target.internal_table(position), HeldRecords(target.internal_table(held)), prefix)
 
-    def begin(self, topics: Iterable[str], batch: int) -> None:
+    def create(self, topics: Iterable[str], batch: int) -> None:
         """Create the tables. Raises SetupError if one is gone, and with it the rows held back."""
-        if self._read():
+        if self._load():
             return
         if batch > 0:
-            raise _gone(self._table)
+            raise _missing_error(self._table)
         self.held.table.create(POSITIONED, {_PREFIX: self._prefix})
-        self._table.create(NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
+        self._table.create(PROPERTIES_ONLY, {_PREFIX: self._prefix, _TOPICS: _topics_json(topics)})
         self._properties = self._table.properties()
 
-    def refuse_waiting(self) -> None:
+    def refuse_pending_rows(self) -> None:
         """Raise SetupError if rows are held back."""
-        if self._read() and not self.held.after(self.until).where("seq IS NOT NULL").isEmpty():
+        if self._load() and not self.held.after(self.until).where("seq IS NOT NULL").isEmpty():
             raise SetupError(
                 f"{self.held.table.name} holds rows back for this checkpoint's mirror of whole transactions: "
                 "go on with whole_transactions, or take a new checkpoint, which reads everything again, and "
                 "skips what the targets already have"
             )
 
-    def _read(self) -> bool:
-        """Whether the first table is there; reads it. Raises SetupError if then the second is not."""
+    def _load(self) -> bool:
+        """Read the first table; False if it does not exist. Raises SetupError if only the second does not."""
         if not self._table.exists():
             return False
         if not self.held.table.exists():
-            raise _gone(self.held.table)
+            raise _missing_error(self.held.table)
         self._properties = self._table.properties()
         return True
 
     @property
     def position(self) -> MirrorPosition | None:
-        return _parsed(self._properties)
+        return _position_of(self._properties)
 
     @property
     def until(self) -> int:
@@ -138,9 +138,9 @@ class WholeTables:
         self._set({_UNTIL: str(until)})
 
     def set_topics(self, topics: Iterable[str]) -> None:
-        self._set({_TOPICS: _listed(topics)})
+        self._set({_TOPICS: _topics_json(topics)})
 
-    def remember(self, until: int, targets: Mapping[str, LakeTable]) -> None:
+    def set_position(self, until: int, targets: Mapping[str, LakeTable]) -> None:
         """Record the commit, and the version that each target has at it."""
         versions = {name: table.version() for name, table in targets.items()}
         if versions:
@@ -158,44 +158,44 @@ class WholeTables:
         self._table.set_properties(properties)
         self._properties |= properties
 
-    def claim(self, targets: Mapping[str, LakeTable], *, anew: bool) -> dict[str, LakeTable]:
+    def claim(self, targets: Mapping[str, LakeTable], *, take_over: bool) -> dict[str, LakeTable]:
         """Mark the targets that exist as this mirror's, and return them.
 
-        Raises SetupError if one is another's, unless this one begins `anew` and so takes the target over.
+        Raises SetupError if one is another mirror's, unless this one is to `take_over`.
         """
-        there = {name: table for name, table in targets.items() if table.exists()}
-        for table in there.values():
+        existing = {name: table for name, table in targets.items() if table.exists()}
+        for table in existing.values():
             mirror = table.properties().get(_MIRROR)
             if mirror == self._table.name:
                 continue
-            if mirror is not None and not anew:
+            if mirror is not None and not take_over:
                 raise SetupError(
                     f"{table.name} is kept whole by another mirror, that of {mirror}: end one of the two; "
                     f"if that one is gone, ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{_MIRROR}')"
                 )
             table.set_properties({_MIRROR: self._table.name})
-        return there
+        return existing
 
 
-def refuse_to_be_left(source: QuerySource, prefix: str, tables: Mapping[str, str], using: Using) -> None:
+def refuse_pending_rows(source: QuerySource, prefix: str, tables: Mapping[str, str], using: Using) -> None:
     """Raise SetupError if rows wait for whole transactions, which a mirror without them would never apply."""
-    checkpoint = source.checkpoint
-    planned = checkpoint.last_planned()
-    if planned is not None and transaction_topic(prefix) in checkpoint.ends(planned):
-        WholeTables.of(source.session, prefix, checkpoint.query_id(), tables, using).refuse_waiting()
+    spark, checkpoint = source.session, source.checkpoint
+    planned = checkpoint.last_planned_batch()
+    if planned is not None and transaction_topic(prefix) in checkpoint.end_offsets(planned):
+        StateTables.of(spark, prefix, checkpoint.query_id(), tables, using).refuse_pending_rows()
 
 
-def _gone(own: LakeTable) -> SetupError:
-    """The error for a table that does not exist any more, although the mirror has written it."""
+def _missing_error(table: LakeTable) -> SetupError:
+    """The error for a table that no longer exists, although the mirror has written to it."""
     return SetupError(
-        f"{own.name}, where the mirror remembers what it holds back, does not exist: take a new checkpoint, "
-        "which reads everything again, and skips what the targets already have"
+        f"{table.name}, where the mirror remembers what it holds back, does not exist: take a new "
+        "checkpoint, which reads everything again, and skips what the targets already have"
     )
 
 
-def _listed(topics: Iterable[str]) -> str:
+def _topics_json(topics: Iterable[str]) -> str:
     return json.dumps(sorted(topics))
 
 
-def _parsed(properties: Mapping[str, str]) -> MirrorPosition | None:
+def _position_of(properties: Mapping[str, str]) -> MirrorPosition | None:
     return MirrorPosition(**json.loads(properties[_POSITION])) if _POSITION in properties else None

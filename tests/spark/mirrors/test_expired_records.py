@@ -25,7 +25,7 @@ def test_a_new_table_whose_first_records_are_gone_needs_consent(
         handmade.table(table, ID)
         handmade.write(table, *(change("c", 10 + n, after={"id": n}) for n in range(2)))
     handmade.mirror({"a": f"{target}_a"})
-    handmade.take("b", 1)
+    handmade.expire("b", 1)
     targets = {table: f"{target}_{table}" for table in ("a", "b")}
     with pytest.raises(SetupError, match=rf"^{handmade.topic('b')}: new to .* failOnDataLoss: 'false'"):
         handmade.mirror(targets)
@@ -42,8 +42,8 @@ def test_records_deleted_before_they_were_read_are_not_skipped_silently(
     handmade.write("a", change("c", 10, after={"id": 1}))
     handmade.mirror({"a": target})
     handmade.write("a", *(change("c", 20 + n, after={"id": 20 + n}) for n in range(3)))
-    handmade.take("a", 1)  # what was read
-    handmade.take("a", 3)
+    handmade.expire("a", 1)  # what was read
+    handmade.expire("a", 3)
     with pytest.raises(SetupError, match=rf"^{topic} partition 0: offsets 1 to 2 are gone"):
         handmade.mirror({"a": target})
     handmade.mirror({"a": target}, options=ONCE)
@@ -57,13 +57,13 @@ def test_a_new_checkpoint_that_comes_too_late_is_told(
     handmade.table("b", ID)
     for table in ("a", "b"):
         handmade.write(table, *(change("c", 10 + n, after={"id": n}) for n in range(3)))
-    handmade.take("a", 2)
+    handmade.expire("a", 2)
     targets = {table: f"{target}_{table}" for table in ("a", "b")}
-    with capture_logs() as told:
+    with capture_logs() as logs:
         handmade.mirror(targets)
-    [warning] = [each for each in told if each["log_level"] == "warning"]
+    [warning] = [each for each in logs if each["log_level"] == "warning"]
     assert (warning["topic"], warning["records"]) == (topic, 2)
     assert "first records are gone" in warning["event"]
-    with capture_logs() as told:
+    with capture_logs() as logs:
         handmade.mirror(targets)
-    assert not [each for each in told if each["log_level"] == "warning"]
+    assert not [each for each in logs if each["log_level"] == "warning"]

@@ -1,4 +1,4 @@
-"""Which changes of a batch can be applied exactly: the others fail it, or are set aside in a table."""
+"""Checks which changes of a batch can be applied exactly; the others fail it, or are set aside in a table."""
 
 from typing import Literal, get_args
 
@@ -6,10 +6,10 @@ from pyspark.sql import functions as F
 
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.lake.batch import Batch, key_moved, key_untold
-from pgrelay.spark.lake.evolution import CURE
-from pgrelay.spark.lake.latest import old_keys_deleted
-from pgrelay.spark.lake.lost_values import orphaned, why_lacking, why_untold, with_nulls
+from pgrelay.spark.lake.batch import Batch, is_key_update, lacks_key
+from pgrelay.spark.lake.evolution import REFILL_CURE
+from pgrelay.spark.lake.latest import old_key_deletes
+from pgrelay.spark.lake.lost_values import lost_value_reason, missing_key_reason, orphaned, with_nulls
 from pgrelay.spark.lake.rejects import set_aside
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.records.change_columns import INEXACT, INEXACT_DOCUMENT, OUTDATED
@@ -18,26 +18,26 @@ from pgrelay.spark.records.order import before
 OnMissing = Literal["fail", "null"]
 
 
-def refuse_other_choice(on_missing: str) -> None:
-    """Raise SetupError on an unknown choice: it would act as null, and lose values silently."""
+def refuse_invalid_on_missing(on_missing: str) -> None:
+    """Raise SetupError on an unknown choice: it would act as "null", and lose values silently."""
     if on_missing not in get_args(OnMissing):
         raise SetupError(f"on_missing={on_missing!r}: write fail or null")
 
 
-def refuse_strangers(batch: Batch, rejects: LakeTable | None) -> None:
-    """Raise SetupError on records of another topic; RecordError, without `rejects`, on those without the
-    schema's key."""
+def refuse_foreign_records(batch: Batch, rejects: LakeTable | None) -> None:
+    """Raise SetupError on records of another topic, and unless there is `rejects`, RecordError on records
+    that lack the schema's key."""
     topic = batch.schema.topic
-    if batch.foreign is not None:
+    if batch.foreign_topic is not None:
         raise SetupError(
-            f"the batch has records of {batch.foreign}, but the schema is {topic}'s: give the "
+            f"the batch has records of {batch.foreign_topic}, but the schema is {topic}'s: give the "
             "schema of the topic that the batch was read from"
         )
-    if batch.untold is not None and rejects is None:
-        partition, offset, op = batch.untold
+    if batch.first_without_key is not None and rejects is None:
+        partition, offset, op = batch.first_without_key
         raise RecordError(
-            f"{topic} partition {partition} offset {offset}, op {op!r}: {why_untold(batch.schema)}; or "
-            "send such records to a table (corrupt_to)"
+            f"{topic} partition {partition} offset {offset}, op {op!r}: {missing_key_reason(batch.schema)}; "
+            "or send such records to a table (corrupt_to)"
         )
 
 
@@ -49,18 +49,18 @@ def refuse_doubt(batch: Batch) -> None:
         if older is not None:
             raise SetupError(
                 f"{topic} partition {older['partition']} offset {older['offset']} is from before "
-                f"LSN {format_lsn(position[0])}; from that LSN on, {doubt}; {CURE}"
+                f"LSN {format_lsn(position[0])}; from that LSN on, {doubt}; {REFILL_CURE}"
             )
 
 
 def refuse_corrupt(batch: Batch, rejects: LakeTable | None) -> None:
     """Raise RecordError on records that can't be read exactly; with `rejects`, set them aside there."""
-    if batch.corrupt is None:
+    if batch.first_corrupt is None:
         return
     if rejects is not None:
         set_aside(rejects, batch.changes.where(F.col("corrupt").isNotNull()))
         return
-    partition, offset, reason = batch.corrupt
+    partition, offset, reason = batch.first_corrupt
     reason = " ".join(reason.splitlines())  # it quotes the record, and the cure follows
     raise RecordError(
         f"{batch.schema.topic} partition {partition} offset {offset}: {reason:.500}; "
@@ -68,37 +68,37 @@ def refuse_corrupt(batch: Batch, rejects: LakeTable | None) -> None:
     )
 
 
-def sound(batch: Batch, rejects: LakeTable | None, on_missing: OnMissing) -> Batch:
-    """The batch without changes that can't be applied exactly, which go to `rejects`, if there is one.
+def without_rejects(batch: Batch, rejects: LakeTable | None, on_missing: OnMissing) -> Batch:
+    """The batch without the changes that can't be applied exactly, which go to `rejects`, if there is one.
 
-    If it has changes that lack a value, all have a column `lost`: that of `with_nulls`.
+    If a change has lost a value, all changes have the column `lost` of `with_nulls`.
     """
     schema = batch.schema
     batch = batch.where(F.col("corrupt").isNull())
-    if batch.untold is not None and rejects is not None:
-        marked = batch.changes.withColumn("untold", key_untold(schema))
-        set_aside(rejects, marked.where("untold").withColumn("corrupt", F.lit(why_untold(schema))))
-        batch = batch.of(marked.where("NOT untold").drop("untold"))
-    if not batch.lacking:
+    if batch.first_without_key is not None and rejects is not None:
+        marked = batch.changes.withColumn("lacks_key", lacks_key(schema))
+        set_aside(rejects, marked.where("lacks_key").withColumn("corrupt", F.lit(missing_key_reason(schema))))
+        batch = batch.with_changes(marked.where("NOT lacks_key").drop("lacks_key"))
+    if not batch.has_lost_values:
         return batch
     if rejects is not None and on_missing == "fail":
-        marked = batch.changes.withColumn("lacking", orphaned(schema))
-        set_aside(rejects, marked.where("lacking").withColumn("corrupt", why_lacking()))
-        kept = marked.where("NOT lacking")
-        if batch.moved:
-            # The rows under their old keys are deleted all the same.
-            moves = marked.where(F.col("lacking") & key_moved(schema))
-            kept = kept.unionByName(old_keys_deleted(moves, schema))
-        batch = batch.of(kept.drop("lacking"))
+        marked = batch.changes.withColumn("orphaned", orphaned(schema))
+        set_aside(rejects, marked.where("orphaned").withColumn("corrupt", lost_value_reason()))
+        kept = marked.where("NOT orphaned")
+        if batch.has_key_updates:
+            # The rows under their old keys are still deleted.
+            moves = marked.where(F.col("orphaned") & is_key_update(schema))
+            kept = kept.unionByName(old_key_deletes(moves, schema))
+        batch = batch.with_changes(kept.drop("orphaned"))
     return with_nulls(batch)
 
 
 def _better_cure(reason: str) -> str:
-    """What to try with a record that can't be read, before it is set aside for good."""
+    """What to try with a record that can't be read, rather than set it aside for good."""
     if INEXACT_DOCUMENT in reason:
         return "set records.json: string in the relay for later ones, or "
     if f"{INEXACT}string" in reason:
-        # It is text already; what JSON has as a number, Spark can't read exactly.
+        # The column is text already, but Spark can't read a number in JSON exactly.
         return (
             "if the column was changed, read table_schemas again and restart the stream; for a number of "
             "more than 38 digits, set records.numeric: string in a relay that writes JSON, UPDATE its row, "
@@ -109,6 +109,6 @@ def _better_cure(reason: str) -> str:
             "if the column was changed, read table_schemas again and restart the stream; otherwise read it "
             "as text (TableSchema.as_text) into a re-created target, or "
         )
-    if any(told in reason for told in OUTDATED):
+    if any(text in reason for text in OUTDATED):
         return "if the columns were changed, read table_schemas again and restart the stream, or "
     return ""

@@ -6,7 +6,7 @@ from pyspark.sql.types import IntegerType, StructType
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.named import lake_table
+from pgrelay.spark.lake.lookup import lake_table
 from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import Topic, change, rows, table
@@ -37,8 +37,8 @@ def test_a_catalog_that_the_session_lacks_is_refused(spark: SparkSession, using:
 def test_a_catalog_of_the_other_format_is_refused(
     spark: SparkSession, name: str, using: Using, only: str
 ) -> None:
-    told = rf"^{name}: the catalog '.*' takes only {only} tables: write using='{only}', or .* for {using}$"
-    with pytest.raises(SetupError, match=told):
+    message = rf"^{name}: the catalog '.*' takes only {only} tables: write using='{only}', or .* for {using}$"
+    with pytest.raises(SetupError, match=message):
         lake_table(spark, name, using)
 
 
