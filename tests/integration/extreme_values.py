@@ -143,6 +143,7 @@ VALUES_SINCE: Final[dict[int, dict[str, tuple[str, ...]]]] = {
     },
     16: {'"char"': ("\\303",)},
     17: {"interval": ("infinity", "-infinity")},
+    19: {"oid8": ("0", "18446744073709551615")},
 }
 
 

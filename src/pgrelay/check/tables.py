@@ -109,7 +109,8 @@ async def _unreadable_binary(
     ]
     unknown = {column.type_oid for column in columns if builtin_type(column.type_oid) is None}
     types = await Facts(catalog).types(unknown) if unknown else {}
-    return unreadable_binary(columns, types, encodings_of(config, await catalog.setting("server_encoding")))
+    encoding = await catalog.setting("server_encoding")
+    return unreadable_binary(columns, types, encodings_of(config, encoding, catalog.server_version))
 
 
 def unreadable_binary(

@@ -27,6 +27,7 @@ class Encodings:
                        whose encoding is SQL_ASCII
     server_transcodes  the server converts text from another encoding; the sizes in hstore's binary form are
                        those before the conversion (hstore_io.c, hstore_send), so it can't be read
+    padded_lsn         the server prints the low half of a pg_lsn with 8 digits, as since PostgreSQL 19
     """
 
     numeric: Literal["string", "double", "precise"] = "string"
@@ -35,6 +36,7 @@ class Encodings:
     json: Literal["string", "inline"] = "string"
     validate_utf8: bool = False
     server_transcodes: bool = False
+    padded_lsn: bool = False
 
 
 @dataclass(frozen=True, slots=True)

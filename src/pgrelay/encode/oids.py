@@ -55,3 +55,4 @@ JSONB: Final = 3802
 JSONPATH: Final = 4072
 PG_SNAPSHOT: Final = 5038
 XID8: Final = 5069
+OID8: Final = 6437

@@ -124,6 +124,8 @@ _BASE: Final = (
     (4191, "regcollation", 4192),
     (5038, "pg_snapshot", 5039),
     (5069, "xid8", 271),
+    (6437, "oid8", 6442),
+    (6490, "regdatabase", 6491),
 )
 
 # aclitem and gtsvector.

@@ -6,6 +6,7 @@ from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.options import DeadLetterOptions, RecordOptions
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.topics import Topics
+from pgrelay.postgres.catalog import Catalog
 
 
 def topics_of(config: Config) -> Topics:
@@ -29,8 +30,8 @@ def selection_of(config: Config) -> Selection:
     )
 
 
-def encodings_of(config: Config, server_encoding: str) -> Encodings:
-    """How values are encoded: as configured, and as the database's encoding requires."""
+def encodings_of(config: Config, server_encoding: str, server_version: int) -> Encodings:
+    """How values are encoded: as configured, and as the server requires."""
     records = config.records
     return Encodings(
         numeric=records.numeric,
@@ -40,12 +41,13 @@ def encodings_of(config: Config, server_encoding: str) -> Encodings:
         # The server converts every encoding to UTF-8 except this one, about which it knows nothing.
         validate_utf8=server_encoding == "SQL_ASCII",
         server_transcodes=server_encoding not in ("UTF8", "SQL_ASCII"),
+        padded_lsn=server_version >= 190000,
     )
 
 
 def record_options(
     config: Config,
-    database: str,
+    catalog: Catalog,
     systemid: str,
     server_encoding: str,
     dead_letters: DeadLetterOptions | None,
@@ -55,7 +57,7 @@ def record_options(
     return RecordOptions(
         version=__version__,
         prefix=records.prefix,
-        database=database,
+        database=catalog.database,
         systemid=systemid,
         format=records.format,
         envelope=records.envelope,
@@ -65,7 +67,7 @@ def record_options(
         placeholder=records.unchanged == "placeholder",
         headers=records.headers,
         binary_values=config.source.binary,
-        encodings=encodings_of(config, server_encoding),
+        encodings=encodings_of(config, server_encoding, catalog.server_version),
         selection=selection_of(config),
         dead_letters=dead_letters,
     )

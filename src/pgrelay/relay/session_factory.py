@@ -228,7 +228,7 @@ class SessionFactory:
         two_phase = config.source.two_phase or slot.two_phase
         first_xid = await catalog.xid_after_prepared() if two_phase and not server.standby else None
         records = record_options(
-            config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
+            config, catalog, systemid, source.server_encoding, self._refusals.dead_letters
         )
         encoder = Encoder(records, topics_of(config), self._hidden)
         ledger = Ledger(self.resume_point.flush_lsn)

@@ -133,6 +133,14 @@ def test_only_free_text_may_be_truncated_unnoticed(
 
 
 def test_text_decoder_returns_postgress_text() -> None:
-    decode = text_decoder(built_in(1114))
+    decode = text_decoder(built_in(1114), Encodings())
     assert decode is not None
     assert decode(bytes(8)) == b"2000-01-01 00:00:00"
+
+
+@pytest.mark.parametrize(("padded", "text"), [(False, b'"1/A"'), (True, b'"1/0000000A"')])
+def test_an_lsn_is_printed_as_the_server_prints_it(padded: bool, text: bytes) -> None:
+    """With 8 digits since PostgreSQL 19."""
+    encoding = binary_encoding(built_in(3220), Encodings(padded_lsn=padded))
+    assert encoding is not None
+    assert encoding.encode((1 << 32 | 10).to_bytes(8, "big")) == text

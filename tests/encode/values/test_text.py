@@ -25,7 +25,9 @@ CHECKED = Encodings(validate_utf8=True)
         *[(oid, QUOTED, "string") for oid in (2950, 1560, 1562, 1700)],  # uuid, bit, varbit, numeric
         *[(oid, QUOTED, "string") for oid in (650, 869, 829, 774, 3220)],  # addresses, pg_lsn
         *[(oid, QUOTED, "string") for oid in (600, 601, 602, 603, 604, 628, 718)],  # shapes
-        *[(oid, QUOTED, "string") for oid in (27, 28, 29, 5069, 22, 30, 2970, 5038)],  # tid to snapshots
+        *[
+            (oid, QUOTED, "string") for oid in (27, 28, 29, 5069, 6437, 22, 30, 2970, 5038)
+        ],  # tid to snapshots
         *[(oid, TEXT, "string") for oid in (3614, 3615, 4072, 2205, 3904, 4451, 1033)],  # Postgres's own text
         (17, CONVERT, "base64"),
         (1007, CONVERT, "array<integer>"),

@@ -87,7 +87,7 @@ def avro_binary_encoding(column: ColumnType, choices: Encodings, dimensions: int
         if element is None:
             return None
         return _array_of(element, dimensions, array_decoder(element.encode, values.ARRAY, dimensions))
-    decode = text_decoder(column)
+    decode = text_decoder(column, choices)
     if decode is None:
         return None
     of_text = avro_text_encoding(column, choices)

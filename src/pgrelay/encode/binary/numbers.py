@@ -50,7 +50,7 @@ def unsigned4_text(value: bytes) -> bytes:
 
 
 def unsigned8_text(value: bytes) -> bytes:
-    """xid8."""
+    """xid8 and oid8."""
     number: int = int64(require_size(value, 8), 0)
     return str(number & _U64).encode()
 

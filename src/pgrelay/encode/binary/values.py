@@ -74,7 +74,7 @@ def binary_encoding(column: ColumnType, choices: Encodings) -> JsonEncoding | No
         if choices.server_transcodes:
             return None
         return JsonEncoding(CONVERT, OBJECT, hstore_decoder(string_converter(choices)))
-    decode = text_decoder(column)
+    decode = text_decoder(column, choices)
     if decode is None:
         return None
     encoding = text_encoding(column, choices)
@@ -83,15 +83,17 @@ def binary_encoding(column: ColumnType, choices: Encodings) -> JsonEncoding | No
     return JsonEncoding(CONVERT, encoding.name, _through_text(decode, encoding))
 
 
-def text_decoder(column: ColumnType) -> Converter | None:
+def text_decoder(column: ColumnType, choices: Encodings) -> Converter | None:
     """A function from a value's binary form to its text; None if we don't know the form."""
     if column.typtype == "e":
         return same_text
     if column.typtype in ("r", "m"):
-        part = None if column.element is None else text_decoder(column.element)
+        part = None if column.element is None else text_decoder(column.element, choices)
         if part is None:
             return None
         return range_decoder(part) if column.typtype == "r" else multirange_decoder(part)
+    if column.oid == oids.PG_LSN and choices.padded_lsn:
+        return padded_lsn_text
     if column.typtype == "b":
         return _BY_OID.get(column.oid) or _BY_NAME.get(column.name)
     return None
@@ -133,6 +135,11 @@ def tid_text(value: bytes) -> bytes:
 def pg_lsn_text(value: bytes) -> bytes:
     """Int64: ``16/B374D848``."""
     return b"%X/%X" % (uint32(require_size(value, 8), 0), uint32(value, 4))
+
+
+def padded_lsn_text(value: bytes) -> bytes:
+    """The same since PostgreSQL 19: ``0/01790D40``."""
+    return b"%X/%08X" % (uint32(require_size(value, 8), 0), uint32(value, 4))
 
 
 def versioned_text(value: bytes) -> bytes:
@@ -201,6 +208,7 @@ _BY_OID: Final[dict[int, Converter]] = {
     oids.JSONPATH: versioned_text,
     oids.PG_SNAPSHOT: snapshot_text,
     oids.XID8: unsigned8_text,
+    oids.OID8: unsigned8_text,
 }
 
 # Types of extensions that come with PostgreSQL; their OIDs differ from one database to the next.

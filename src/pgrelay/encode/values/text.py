@@ -157,7 +157,7 @@ _FIXED: Final[dict[int, JsonEncoding]] = {
             *(oids.UUID, oids.BIT, oids.VARBIT, oids.PG_LSN, oids.TID, oids.XID, oids.CID, oids.XID8),
             *(oids.INET, oids.CIDR, oids.MACADDR, oids.MACADDR8, oids.INT2VECTOR, oids.OIDVECTOR),
             *(oids.POINT, oids.LSEG, oids.PATH, oids.BOX, oids.POLYGON, oids.LINE, oids.CIRCLE),
-            *(oids.TXID_SNAPSHOT, oids.PG_SNAPSHOT),
+            *(oids.TXID_SNAPSHOT, oids.PG_SNAPSHOT, oids.OID8),
         ),
         JsonEncoding(QUOTED, STRING),
     ),

@@ -65,9 +65,9 @@ _INLINE: Final = frozenset(
     (
         *("bool", "char", "int2", "int4", "int8", "oid", "float4", "float8", "money", "uuid", "name"),
         *("date", "time", "timetz", "timestamp", "timestamptz", "interval", "macaddr", "macaddr8"),
-        *("point", "lseg", "box", "line", "circle", "pg_lsn", "tid", "xid", "xid8", "cid"),
+        *("point", "lseg", "box", "line", "circle", "pg_lsn", "tid", "xid", "xid8", "oid8", "cid"),
         *("regproc", "regprocedure", "regoper", "regoperator", "regclass", "regtype", "regconfig"),
-        *("regdictionary", "regnamespace", "regrole", "regcollation"),
+        *("regdictionary", "regnamespace", "regrole", "regcollation", "regdatabase"),
     )
 )
 
