@@ -43,7 +43,7 @@ async def test_a_cancelled_query_that_waits_for_a_lock_ends_at_the_server(
 async def test_a_table_dropped_during_the_query_of_publications_is_retried_later(
     database: Database,
 ) -> None:
-    """The view lists the tables, and then opens each in turn. That of PostgreSQL 19 skips those that are gone."""
+    """The view lists the tables, and then opens each in turn. Since PostgreSQL 19 it skips what is gone."""
     database.execute("CREATE TABLE t (id int); CREATE PUBLICATION p FOR ALL TABLES")
     waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = %s"
     async with Catalog(database.dsn) as catalog:
