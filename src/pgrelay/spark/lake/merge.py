@@ -59,15 +59,15 @@ def merge_rows(target: LakeTable, rows: DataFrame, batch: Batch, *, strict: bool
     fails = f"CAST(raise_error(concat({constant(_LACKS)}, s.{COMMIT_LSN})) AS BIGINT)"
     lacks = f"WHEN NOT MATCHED AND NOT s.{DELETED} AND size(s.{MISSING}) > 0 THEN INSERT ({columns})"
     _, refusing = columns_and_values(schema.row_type.names, fails)
-    holds, empties = truncate_clauses(batch.truncated)
+    on_clause, delete_clause = truncate_clauses(batch.truncated)
     lacking = f"an update leaves out a large value, and {target.name} has no such row"
     with wrap_raised_error(_LACKS, lambda lsn: MissingRow(f"{schema.topic} LSN {lsn}: {lacking}")):
         target.run(
-            f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}{holds}"
+            f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}{on_clause}"
             f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
             f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET {', '.join(updates)}"
             f" {f'{lacks} VALUES ({refusing})' if strict and batch.has_unchanged else ''}"
-            f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values}){empties}",
+            f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values}){delete_clause}",
             rows=rows,
         )
 
@@ -93,8 +93,8 @@ def delete_older(target: LakeTable, truncated: Position) -> None:
 def missing_rows(target: LakeTable, rows: DataFrame, batch: Batch) -> DataFrame:
     """Those of `latest_rows` that lack a column while the target has no row to take its value from."""
     lacking = rows.where((F.size(MISSING) > 0) & ~F.col(DELETED))
-    there = kept_rows(target, batch).selectExpr(*as_row_columns(batch.schema.key))
-    return lacking.join(there, on=[row_column(name) for name in batch.schema.key], how="left_anti")
+    present = kept_rows(target, batch).selectExpr(*as_row_columns(batch.schema.key))
+    return lacking.join(present, on=[row_column(name) for name in batch.schema.key], how="left_anti")
 
 
 def refuse_missing(target: LakeTable, missing: DataFrame, schema: TableSchema) -> None:

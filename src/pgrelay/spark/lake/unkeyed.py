@@ -1,6 +1,6 @@
 """Tables without a key: appended to, or under REPLICA IDENTITY FULL kept as a multiset of whole rows.
 
-What there is for each column is written in SQL: a `Column` takes dozens of calls into Java.
+What is done for each column is written in SQL: a `Column` takes dozens of calls into Java.
 """
 
 from collections.abc import Sequence
@@ -44,9 +44,9 @@ def append_once(target: LakeTable, batch: Batch) -> None:
         )
     columns = [f"after.{quoted(name)} AS {quoted(name)}" for name in schema.row_type.names]
     rows = changes.selectExpr(*columns, *_POSITION)
-    _, empties = truncate_clauses(batch.truncated)
+    _, delete_clause = truncate_clauses(batch.truncated)
     once = rows.dropDuplicates([COMMIT_LSN, SEQ])
-    target.insert_if_absent(once, [COMMIT_LSN, SEQ], min_lsn=batch.lowest_lsn, delete_clause=empties)
+    target.insert_if_absent(once, [COMMIT_LSN, SEQ], min_lsn=batch.lowest_lsn, delete_clause=delete_clause)
 
 
 def multiset_changes(target: LakeTable, batch: Batch, *, strict: bool) -> DataFrame:
@@ -56,15 +56,15 @@ def multiset_changes(target: LakeTable, batch: Batch, *, strict: bool) -> DataFr
     batch deletes it has added itself; the target must have the rest. `strict`: the plan fails if the target
     has fewer; otherwise rows that it lacks are not deleted.
     """
-    counted = _counted(batch)
-    there = _there(target, batch)
-    totals = _totals(counted)
+    row_changes = _row_changes(batch)
+    target_rows = _target_rows(target, batch)
+    totals = _totals(row_changes)
     if not strict:  # none of the rows that the target lacks can be deleted
-        totals = _lacking(totals, there).withColumn("__net", F.col("__net") + F.col("__lacks"))
+        totals = _with_shortfall(totals, target_rows).withColumn("__net", F.col("__net") + F.col("__lacks"))
     newest = Window.partitionBy("__content").orderBy(F.desc(COMMIT_LSN), F.desc(SEQ))
-    added = counted.where(F.col("__change") == 1).withColumn("__rank", F.row_number().over(newest))
+    added = row_changes.where(F.col("__change") == 1).withColumn("__rank", F.row_number().over(newest))
     inserts = added.join(totals, "__content").where(F.col("__rank") <= F.col("__net"))
-    deletes = _deletes(there, totals, strict)
+    deletes = _deletes(target_rows, totals, strict)
     names = [*(quoted(row_column(name)) for name in batch.schema.row_type.names), COMMIT_LSN, SEQ]
     return inserts.selectExpr(*names, "false AS __deleted").unionByName(
         deletes.selectExpr(*names, "true AS __deleted")
@@ -73,53 +73,54 @@ def multiset_changes(target: LakeTable, batch: Batch, *, strict: bool) -> DataFr
 
 def missing_records(target: LakeTable, batch: Batch) -> DataFrame:
     """The updates and deletes of rows that the target has too few of, to be set aside."""
-    lacking = _lacking(_totals(_counted(batch)), _there(target, batch)).where("__lacks > 0")
-    went = _went(batch, RECORD_COLUMNS)
-    records = went.join(lacking.select("__content"), "__content", "left_semi").select(*RECORD_COLUMNS)
+    lacking = _with_shortfall(_totals(_row_changes(batch)), _target_rows(target, batch)).where("__lacks > 0")
+    old_rows = _old_rows(batch, RECORD_COLUMNS)
+    records = old_rows.join(lacking.select("__content"), "__content", "left_semi").select(*RECORD_COLUMNS)
     return records.withColumn("corrupt", F.lit("the target has fewer such rows than were updated or deleted"))
 
 
-def _counted(batch: Batch) -> DataFrame:
-    """The rows that came and went, with 1 and -1 in `__change`."""
-    came = _rows(batch.changes.where(F.col("op").isin("c", "r", "u")), "after", batch.schema)
+def _row_changes(batch: Batch) -> DataFrame:
+    """The rows that the batch adds and removes, with 1 and -1 in `__change`."""
+    new_rows = _rows(batch.changes.where(F.col("op").isin("c", "r", "u")), "after", batch.schema)
     return (
-        came.withColumn("__change", F.lit(1))
-        .unionByName(_went(batch).withColumn("__change", F.lit(-1)))
+        new_rows.withColumn("__change", F.lit(1))
+        .unionByName(_old_rows(batch).withColumn("__change", F.lit(-1)))
         .dropDuplicates(["__content", COMMIT_LSN, SEQ, "__change"])
     )
 
 
-def _went(batch: Batch, more: Sequence[str] = ()) -> DataFrame:
+def _old_rows(batch: Batch, more: Sequence[str] = ()) -> DataFrame:
     """The rows as they were before an update or delete."""
     return _rows(batch.changes.where(F.col("op").isin("u", "d")), "before", batch.schema, more)
 
 
-def _totals(counted: DataFrame) -> DataFrame:
+def _totals(row_changes: DataFrame) -> DataFrame:
     """For each content, how many rows the batch adds on balance, and how many it `__needs` before it."""
     # An update deletes its old row before it adds the new one.
     so_far = Window.partitionBy("__content").orderBy(COMMIT_LSN, SEQ, "__change")
     lowest = F.min("__count").alias("__lowest")
     went_at = F.max(F.when(F.col("__change") == -1, F.col(COMMIT_LSN))).alias("__went")
     totals = (
-        counted.withColumn("__count", F.sum("__change").over(so_far))
+        row_changes.withColumn("__count", F.sum("__change").over(so_far))
         .groupBy("__content")
         .agg(F.sum("__change").alias("__net"), lowest, went_at)
     )
     return totals.withColumn("__needs", F.greatest(-F.col("__lowest"), F.lit(0)))
 
 
-def _lacking(totals: DataFrame, there: DataFrame) -> DataFrame:
+def _with_shortfall(totals: DataFrame, target_rows: DataFrame) -> DataFrame:
     """The totals, with how many of the rows of `__needs` the target `__lacks`."""
     needed = totals.where(F.col("__needs") > 0).select("__content")
-    held = there.join(needed, "__content", "left_semi").groupBy("__content").agg(F.count("*").alias("__held"))
+    counted = target_rows.join(needed, "__content", "left_semi").groupBy("__content")
+    held = counted.agg(F.count("*").alias("__held"))
     lacks = F.greatest(F.col("__needs") - F.coalesce("__held", F.lit(0)), F.lit(0))
     return totals.join(held, "__content", "left").withColumn("__lacks", lacks)
 
 
-def _deletes(there: DataFrame, totals: DataFrame, strict: bool) -> DataFrame:
+def _deletes(target_rows: DataFrame, totals: DataFrame, strict: bool) -> DataFrame:
     """The target's oldest rows of each content, as many as the batch deletes on balance."""
     wanted = totals.where(F.col("__needs") > 0 if strict else F.col("__net") < 0)
-    found = there.join(wanted, "__content").withColumn("__found", F.lit(True))
+    found = target_rows.join(wanted, "__content").withColumn("__found", F.lit(True))
     is_due = F.col("__rank") <= -F.col("__net")
     if strict:
         # One more row of each content, ranked after all that were found: its rank tells how many they are.
@@ -154,12 +155,12 @@ def apply_multiset(target: LakeTable, batch: Batch, *, strict: bool) -> None:
 
 
 def _merge(target: LakeTable, rows: DataFrame, batch: Batch) -> None:
-    holds, empties = truncate_clauses(batch.truncated)
+    on_clause, delete_clause = truncate_clauses(batch.truncated)
     columns, values = columns_and_values(batch.schema.row_type.names)
     target.run(
-        f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}{holds}"
+        f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}{on_clause}"
         " WHEN MATCHED AND s.__deleted THEN DELETE"
-        f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT ({columns}) VALUES ({values}){empties}",
+        f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT ({columns}) VALUES ({values}){delete_clause}",
         rows=target.merge_source(rows),
     )
 
@@ -169,7 +170,7 @@ def _rows(changes: DataFrame, side: str, schema: TableSchema, more: Sequence[str
     return _content(changes.selectExpr(*columns, *_POSITION, *map(quoted, more)), schema)
 
 
-def _there(target: LakeTable, batch: Batch) -> DataFrame:
+def _target_rows(target: LakeTable, batch: Batch) -> DataFrame:
     # A row without a position, which somebody else wrote, could not be told from the next such row.
     holding = kept_rows(target, batch).where(f"{COMMIT_LSN} IS NOT NULL AND {SEQ} IS NOT NULL")
     names = as_row_columns(batch.schema.row_type.names)
