@@ -47,6 +47,11 @@ def test_everything_that_has_arrived_is_taken() -> None:
     assert libpq.looked == 3  # the last look found nothing
 
 
+def test_what_libpq_has_not_read_yet_is_taken() -> None:
+    """As when the socket has just become readable."""
+    assert taken(Libpq([], [ROW])) == ([ROW], True)
+
+
 def test_a_keepalive_ends_a_batch() -> None:
     libpq = Libpq([ROW, KEEPALIVE, ROW])
     assert taken(libpq) == ([ROW, KEEPALIVE], True)
@@ -57,8 +62,9 @@ def test_no_more_frames_are_taken_than_asked_for() -> None:
     assert taken(Libpq([ROW] * 5), max_frames=3) == ([ROW] * 3, True)
 
 
-def test_no_frame_is_taken_once_max_bytes_is_reached() -> None:
-    assert taken(Libpq([ROW] * 5), max_bytes=2 * len(ROW) - 1) == ([ROW] * 2, True)
+@pytest.mark.parametrize("short", [0, 1])
+def test_no_frame_is_taken_once_max_bytes_is_reached(short: int) -> None:
+    assert taken(Libpq([ROW] * 5), max_bytes=2 * len(ROW) - short) == ([ROW] * 2, True)
 
 
 def test_the_end_of_the_stream_is_returned_with_the_frames_before_it() -> None:
