@@ -82,6 +82,16 @@ def test_a_transaction_larger_than_a_chunk_comes_back_whole(spool: Spool) -> Non
     buffer.discard()
 
 
+def test_frames_are_read_one_chunk_at_a_time(spool: Spool) -> None:
+    """Or replaying a transaction would take as much memory as it is large."""
+    frame = bytes(CHUNK_SIZE // 4)  # its length field makes four of them more than a chunk
+    buffer = filled(spool.buffer("700"), [frame] * 10)
+    for _ in range(2):
+        assert [len(chunk) for chunk in buffer.chunks()] == [4, 4, 2]
+        buffer.spill()
+    buffer.discard()
+
+
 def test_nothing_is_written_before_the_buffer_spills(spool: Spool) -> None:
     buffer = filled(spool.buffer("700"), FRAMES)
     assert not buffer.path.exists()
