@@ -14,7 +14,6 @@ HEALTHY = ServerFacts(
     role="relay",
     superuser=False,
     may_create=True,
-    standby=False,
     encoding="UTF8",
     wal_level=WalLevel("logical"),
     max_slots=10,
@@ -25,6 +24,8 @@ HEALTHY = ServerFacts(
     keep_bytes=None,
     idle_timeout_s=0,
 )
+
+STANDBY = WalLevel("logical", standby=True)
 
 
 def server(**changes: Any) -> ServerFacts:

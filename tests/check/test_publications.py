@@ -14,7 +14,7 @@ from pgrelay.check.publications import (
 )
 from pgrelay.check.table_queries import Publication, TableEntry
 from pgrelay.encode.selection import Selection
-from tests.check.servers import server, source
+from tests.check.servers import STANDBY, server, source
 from tests.check.tables import published, table
 
 FOUND = Publication("shop", "shop", True, False, ("insert", "update"))
@@ -103,7 +103,7 @@ def test_superusers_and_owners_may_create_a_publication() -> None:
         ([SCHEMA], {}, "only a superuser"),
         ([ENTRY], {"may_create": False}, "no right to CREATE in database shop"),
         ([replace(ENTRY, owned=False)], {}, "public.orders is another role's table"),
-        ([ENTRY], {"standby": True, "superuser": True}, "the server is a standby"),
+        ([ENTRY], {"wal_level": STANDBY, "superuser": True}, "the server is a standby"),
     ],
 )
 def test_a_role_that_may_not_create_the_publication_is_an_error(

@@ -6,7 +6,7 @@ import pytest
 
 from pgrelay.check.server import server_findings
 from pgrelay.postgres.wal_level import WalLevel
-from tests.check.servers import server, source
+from tests.check.servers import STANDBY, server, source
 
 
 def test_a_healthy_server_is_ok() -> None:
@@ -27,8 +27,8 @@ def test_a_healthy_server_is_ok() -> None:
         ({"slots": 10}, "error", "all 10 replication slots are taken", "max_replication_slots = 20"),
         ({"slots": 10, "unread_slots": ("old",)}, "error", "all 10 replication slots", "nobody reads: old"),
         ({"senders": 9}, "warning", "9 of 10 WAL senders are in use", "max_wal_senders = 20"),
-        ({"standby": True, "version": 150000}, "error", "the server is a standby", "the primary"),
-        ({"standby": True}, "warning", "the server is a standby", "the primary"),
+        ({"wal_level": STANDBY, "version": 150000}, "error", "the server is a standby", "the primary"),
+        ({"wal_level": STANDBY}, "warning", "the server is a standby", "the primary"),
         ({"encoding": "SQL_ASCII"}, "warning", "the encoding of database shop is SQL_ASCII", "UTF8"),
         ({"version": 90600}, "error", "Postgres 9 has no pgoutput", "pgrelay needs 10 or later"),
     ],

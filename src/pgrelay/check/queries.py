@@ -25,7 +25,6 @@ class ServerFacts:
     role: str
     superuser: bool
     may_create: bool
-    standby: bool
     encoding: str
     wal_level: WalLevel
     max_slots: int
@@ -35,6 +34,10 @@ class ServerFacts:
     senders: int
     keep_bytes: int | None
     idle_timeout_s: int
+
+    @property
+    def standby(self) -> bool:
+        return self.wal_level.standby
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,6 @@ async def server_facts(catalog: Catalog) -> ServerFacts:
     )
     row = (await catalog.rows(query))[0]
     name, role, superuser, may_create, encoding, slots, senders, used, keep, idle = row
-    level = await wal_level(catalog)
     held = await catalog.rows(sql.SQL("SELECT slot_name, active FROM pg_replication_slots ORDER BY 1"))
     return ServerFacts(
         version=catalog.server_version,
@@ -67,9 +69,8 @@ async def server_facts(catalog: Catalog) -> ServerFacts:
         role=role,
         superuser=superuser,
         may_create=may_create,
-        standby=level.standby,
         encoding=encoding,
-        wal_level=level,
+        wal_level=await wal_level(catalog),
         max_slots=slots,
         slots=len(held),
         unread_slots=tuple(slot for slot, active in held if not active),
