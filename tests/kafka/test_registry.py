@@ -347,10 +347,10 @@ async def test_what_a_registry_says_is_one_line_without_our_secrets(answers: Ans
     quoted = "denied for Basic bWU6aHVudGVyMg==,\n\x1b]0;or me:hunter2"
     answers.trouble = 403, json.dumps({"error_code": 40301, "message": quoted})
     registry = answers.registry(**options)
-    with pytest.raises(SetupError, match="denies access") as message:
+    with pytest.raises(SetupError, match="denies access") as refused:
         await registry.register(ORDERS)
     await registry.close()
-    assert r": denied for Basic ***, \x1b]0;or ***; correct" in str(message.value)
+    assert r": denied for Basic ***, \x1b]0;or ***; correct" in str(refused.value)
 
 
 async def test_an_html_page_is_not_a_registry(answers: Answers) -> None:
