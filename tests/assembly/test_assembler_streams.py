@@ -155,7 +155,7 @@ def test_an_abort_drops_every_kind_of_change_but_origin(assembler: Assembler) ->
 
 
 def test_a_message_in_a_rolled_back_savepoint_is_delivered(assembler: Assembler) -> None:
-    """PostgreSQL (18.4 at least) sends it with the top transaction's xid, so it can't be told apart."""
+    """PostgreSQL (18.6 at least) sends it with the top transaction's xid, so it can't be told apart."""
     message = xlog_data(build.message("audit", b"...", xid=731), 0x102)
     frames = [*segment(731, insert(732, 1), message), abort(731, 732), commit(731)]
     assert delivered(assembler, frames) == [[message]]

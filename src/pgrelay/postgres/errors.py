@@ -28,7 +28,7 @@ _IN_USE: Final = "55006"
 _UNDEFINED_OBJECT: Final = "42704"
 _NOT_IN_PREREQUISITE_STATE: Final = "55000"
 
-# PostgreSQL 14 to 18.4: the error if streaming does not find a table that a large transaction altered, rolled
+# PostgreSQL 14 to 18.6: the error if streaming does not find a table that a large transaction altered, rolled
 # back to a savepoint, and altered again. The same transaction can be sent as a whole at its commit. Since 15
 # also if a PREPARE was rolled back before it is decoded, and the slot has two-phase commit.
 _UNMAPPED: Final = ("could not map filenode", "could not map filenumber")
