@@ -328,6 +328,12 @@ def config_with_secrets() -> Config:
     return Config(
         source=SourceConfig(dsn="postgresql://me:hunter2@db/app?sslpassword=hunter2"),
         sink=SinkConfig(kafka={**KAFKA, "sasl.username": "me", "sasl.password": "hunter2"}),
+        records=Records.model_validate(
+            {
+                "schema_registry": {"url": "http://registry", "basic.auth.user.info": "me:hunter2"},
+                "columns": {"hash": ["email"], "hash_key": "hunter2"},
+            }
+        ),
     )
 
 
@@ -335,8 +341,14 @@ def test_secrets_are_masked_for_display() -> None:
     shown = config_with_secrets().masked()
     assert shown["source"]["dsn"] == "user=me password=*** dbname=app host=db sslpassword=***"
     assert shown["sink"]["kafka"] == {**KAFKA, "sasl.username": "me", "sasl.password": "***"}
+    assert shown["records"]["schema_registry"] == {"url": "http://registry", "basic.auth.user.info": "***"}
+    assert shown["records"]["columns"]["hash_key"] == "***"
     assert shown["records"]["json"] == "string"
     assert json.loads(json.dumps(shown)) == shown
+
+
+def test_a_secret_is_taken_as_it_is() -> None:
+    assert config_with_secrets().records.columns.hash_key == "hunter2"
 
 
 def test_secrets_are_not_in_the_repr() -> None:
