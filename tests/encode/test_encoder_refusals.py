@@ -114,6 +114,15 @@ def test_every_truncation_is_refused(name: str, options: RecordOptions) -> None:
         assert isinstance(error, ProtocolError)
 
 
+def test_every_truncation_behind_a_value_that_can_not_be_encoded_is_refused() -> None:
+    """It is not set aside: a dead letter has the whole row."""
+    whole = build.insert(OID, ["1", b"K\xf6ln", "t"])
+    value_ends = whole.index(b"K\xf6ln") + 4
+    for size in range(value_ends, len(whole)):
+        error = refused(ready_encoder(options=OPTIONS_OF["dead letters"]), whole[:size])
+        assert isinstance(error, ProtocolError)
+
+
 @each_message
 @each_options
 def test_bytes_left_at_the_end_are_refused(name: str, options: RecordOptions) -> None:

@@ -207,12 +207,15 @@ class Encoder:
 
     def _frame(self, frame: bytes) -> None:
         try:
-            self._message(frame[HEADER_SIZE], frame)
+            try:
+                self._message(frame[HEADER_SIZE], frame)
+            except RecordError as error:
+                self._set_aside(error.with_lsn(frame_lsn(frame)), frame)
         except IndexError:
             truncated = ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated")
             raise truncated.with_lsn(frame_lsn(frame)) from None
-        except RecordError as error:
-            self._set_aside(error.with_lsn(frame_lsn(frame)), frame)
+        except RecordError:
+            raise  # it has its LSN
         except PgrelayError as refused:
             # Not called `error`: compiled, a name has one type in a function, and `error` is a RecordError.
             raise refused.with_lsn(frame_lsn(frame)) from refused
