@@ -1,7 +1,10 @@
 """How secret values are masked."""
 
+import json
+
 import pytest
 
+from pgrelay.config import Config, Records, SinkConfig, SourceConfig
 from pgrelay.config.secrets import is_secret, mask_dsn, mask_error, mask_options, mask_text
 
 
@@ -118,3 +121,37 @@ def test_secrets_in_a_clients_error_are_masked(text: str, shown: str) -> None:
 def test_an_empty_secret_changes_nothing() -> None:
     """For instance, of a variable that is not set."""
     assert mask_error("denied for Basic", {"basic.auth.user.info": ""}) == "denied for Basic"
+
+
+BROKERS = {"bootstrap.servers": "localhost:9092"}
+
+
+def config_with_secrets() -> Config:
+    return Config(
+        source=SourceConfig(dsn="postgresql://me:hunter2@db/app?sslpassword=hunter2"),
+        sink=SinkConfig(kafka={**BROKERS, "sasl.username": "me", "sasl.password": "hunter2"}),
+        records=Records.model_validate(
+            {
+                "schema_registry": {"url": "http://registry", "basic.auth.user.info": "me:hunter2"},
+                "columns": {"hash": ["email"], "hash_key": "hunter2"},
+            }
+        ),
+    )
+
+
+def test_secrets_are_masked_for_display() -> None:
+    shown = config_with_secrets().masked()
+    assert shown["source"]["dsn"] == "user=me password=*** dbname=app host=db sslpassword=***"
+    assert shown["sink"]["kafka"] == {**BROKERS, "sasl.username": "me", "sasl.password": "***"}
+    assert shown["records"]["schema_registry"] == {"url": "http://registry", "basic.auth.user.info": "***"}
+    assert shown["records"]["columns"]["hash_key"] == "***"
+    assert shown["records"]["json"] == "string"
+    assert json.loads(json.dumps(shown)) == shown
+
+
+def test_a_secret_is_taken_as_it_is() -> None:
+    assert config_with_secrets().records.columns.hash_key == "hunter2"
+
+
+def test_secrets_are_not_in_the_repr() -> None:
+    assert "hunter2" not in repr(config_with_secrets())

@@ -273,6 +273,24 @@ async def unlogged(catalog: Catalog, schemas: Sequence[str] | None) -> list[str]
     return [row[0] for row in await catalog.rows(query, (wanted, wanted))]
 
 
+async def unpublished_children(catalog: Catalog, parents: Sequence[int], published: Published) -> list[str]:
+    """Tables that inherit from these, but no publication names them; without partitions. Quoted for SQL."""
+    query = (
+        sql.SQL(
+            "WITH RECURSIVE child AS (SELECT inhrelid FROM pg_inherits WHERE inhparent = ANY (%s) UNION "
+            "SELECT i.inhrelid FROM child JOIN pg_inherits i ON i.inhparent = child.inhrelid) "
+            "SELECT format('%%I.%%I', n.nspname, c.relname) "
+        )
+        + PERSISTENT_TABLES
+        + sql.SQL(
+            "AND c.oid IN (TABLE child) AND c.oid <> ALL (%s) AND NOT c.relispartition "
+            "AND NOT EXISTS (SELECT FROM pg_publication_rel WHERE prrelid = c.oid) ORDER BY 1"
+        )
+    )
+    held = [table.oid for table in published.leaves]
+    return [row[0] for row in await catalog.rows(query, (list(parents), ["r"], FIRST_NORMAL_OID, held))]
+
+
 async def entries(catalog: Catalog, names: Sequence[TableOrSchema]) -> list[TableEntry]:
     query = sql.SQL(
         "SELECT w.s, w.t, n.oid IS NOT NULL, c.relkind::text, c.relpersistence::text, "

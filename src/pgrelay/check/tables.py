@@ -31,6 +31,7 @@ async def table_findings(
         *unsent_partition_truncates(relayed),
         *await pattern_findings(catalog, config.records, published),
         *await _unlogged(catalog, published),
+        *await _unpublished_children(catalog, published, relayed),
         *(await _unreadable_binary(catalog, config, relayed, selection) if config.source.binary else []),
         *(await _name_clashes(catalog, relayed, selection) if config.records.envelope == "flat" else []),
     ]
@@ -95,6 +96,23 @@ async def _unlogged(catalog: Catalog, published: Published) -> list[Finding]:
             f"{counted(len(tables), 'unlogged table')}: {first_few(tables)}",
             "the WAL has no changes of unlogged tables, so they are not relayed",
             first_few([f"ALTER TABLE {name} SET LOGGED" for name in tables], "; ") + ", if they should be",
+        )
+    ]
+
+
+async def _unpublished_children(catalog: Catalog, published: Published, relayed: Published) -> list[Finding]:
+    parents = [table.oid for table in relayed.tables]
+    tables = await table_queries.unpublished_children(catalog, parents, published)
+    if not tables:
+        return []
+    # Without ONLY, Postgres refuses it if it has a table that inherits from one of these.
+    added = first_few([f"ONLY {table}" for table in tables])
+    return [
+        warning(
+            f"{counted(len(tables), 'table')} not published, but the parent is: {first_few(tables)}",
+            "a query of the parent shows their rows too, which are not relayed",
+            f"if no other relay has them, ALTER PUBLICATION ... ADD TABLE {added}; or, if a run creates it, "
+            "list them in source.tables",
         )
     ]
 

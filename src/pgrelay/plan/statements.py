@@ -75,8 +75,9 @@ def _hints(config: Config) -> list[str]:
 def _publications(parts: Sequence[Part], found: Tables) -> list[str]:
     clauses = {table.entry: table.clause for table in found.published}
     return [
+        # Without ONLY, the tables that inherit from one would come too, from two relays.
         f"CREATE PUBLICATION {sql.Identifier(part.publication).as_string()} FOR TABLE "
-        f"{', '.join(clauses[table] for table in part.shard.tables)}{found.options};"
+        f"{', '.join(f'ONLY {clauses[table]}' for table in part.shard.tables)}{found.options};"
         for part in parts
     ]
 

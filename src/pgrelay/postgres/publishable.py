@@ -4,7 +4,7 @@ Source: PostgreSQL manual, "CREATE PUBLICATION".
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, LiteralString
 
 from psycopg import sql
 
@@ -61,9 +61,10 @@ async def publication_statement(catalog: Catalog, name: str, tables: Sequence[Ta
             schemas = []
         parts = []
         if named:
-            parts.append(sql.SQL("TABLE ") + _comma_separated(named))
+            # Without ONLY, the tables that inherit from one would come too, named or not.
+            parts.append(sql.SQL("TABLE ONLY ") + _separated(", ONLY ", named))
         if schemas:
-            parts.append(sql.SQL("TABLES IN SCHEMA ") + _comma_separated([(schema,) for schema in schemas]))
+            parts.append(sql.SQL("TABLES IN SCHEMA ") + _separated(", ", [(schema,) for schema in schemas]))
     create = sql.SQL("CREATE PUBLICATION {} FOR ").format(sql.Identifier(name))
     return create + sql.SQL(", ").join(parts)
 
@@ -94,5 +95,5 @@ async def _tables_in(catalog: Catalog, schema: str) -> list[tuple[str, str]]:
     return tables
 
 
-def _comma_separated(names: Sequence[tuple[str, ...]]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(*name) for name in names)
+def _separated(by: LiteralString, names: Sequence[tuple[str, ...]]) -> sql.Composed:
+    return sql.SQL(by).join(sql.Identifier(*name) for name in names)
