@@ -327,6 +327,17 @@ def test_a_description_that_can_not_be_written_keeps_nothing(store: PreparedStor
     assert files(spool) == set()
 
 
+def test_a_crash_while_one_is_replaced_leaves_no_older_one(store: PreparedStore, spool: Spool) -> None:
+    """Its rows are another transaction's, of the same ids."""
+    keep(store, spool, frames=[b"older"], end_lsn=0x730)
+    (spool.directory / f"{NAME}.tmp").symlink_to("/dev/full")
+    with pytest.raises(SpoolError):
+        keep(store, spool)
+    assert store.find(731, "g") is None
+    assert loaded(spool).find(731, "g") is None
+    assert files(spool) == set()
+
+
 # --- A disk that turns read-only
 
 

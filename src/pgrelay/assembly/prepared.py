@@ -146,12 +146,14 @@ class PreparedStore:
             unannounced=sorted(transaction.unannounced),
             relations=[base64.b64encode(frame).decode() for frame in pinned],
         )
-        self._write(entry)
         replaced = self._known.get((xid, gid))
-        self._known[xid, gid] = entry
         if replaced is not None and replaced.name != name:
-            # From an earlier state of the cluster: loaded after a restart, it could pass for this one.
+            # From an earlier state of the cluster. It goes first: if a crash left both, `load` could take the
+            # wrong one. If it leaves neither, the server sends this one again.
             self._remove(replaced)
+            del self._known[xid, gid]
+        self._write(entry)
+        self._known[xid, gid] = entry
 
     def find(self, xid: int, gid: str) -> Prepared | None:
         return self._known.get((xid, gid))
