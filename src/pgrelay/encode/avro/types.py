@@ -44,7 +44,7 @@ from pgrelay.encode.avro.kinds import (
 )
 from pgrelay.encode.binary.containers import array_decoder, hstore_decoder
 from pgrelay.encode.binary.values import same_text, text_decoder
-from pgrelay.encode.encodings import CONVERT, Converter, Encodings
+from pgrelay.encode.encodings import CONVERT, Converter, Encodings, array_of
 from pgrelay.encode.types import ColumnType
 from pgrelay.encode.values.arrays import array_converter
 from pgrelay.encode.values.hstore import hstore_converter
@@ -107,10 +107,10 @@ def _map(convert: Converter) -> AvroEncoding:
 
 def _array_of(element: AvroEncoding, dimensions: int, convert: Converter) -> AvroEncoding:
     schema: Schema = {"type": "array", "items": ["null", element.schema]}
-    name = f"array<{element.name}>"
+    name = array_of(element.name)
     for _ in range(dimensions - 1):
         schema = {"type": "array", "items": schema}
-        name = f"array<{name}>"
+        name = array_of(name)
     return AvroEncoding(CONVERT, name, convert, schema)
 
 

@@ -12,7 +12,6 @@ from librt.strings import BytesWriter, read_f32_le, read_i64_be, write_f32_le, w
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.avro.body import PRESENT, long, sized
-from pgrelay.encode.encodings import Converter
 from pgrelay.encode.invalid_value import invalid_value
 from pgrelay.encode.values.civil import DAY_US
 from pgrelay.encode.values.digits import MINUS, SAFE_DIGITS, few_decimals
@@ -135,17 +134,11 @@ def _within_day(value: bytes, found: i64) -> bytes:
     return long(found)
 
 
-def decimal(scale: int) -> Converter:
+def decimal(value: bytes, scale: int) -> bytes:
     """The unscaled value of a numeric with that declared scale, big-endian two's complement."""
-
-    def convert(value: bytes) -> bytes:
-        if value in NOT_FINITE:
-            raise invalid_value(
-                value, "a number that an Avro decimal holds; records.numeric: double keeps it"
-            )
-        return sized(integer_bytes(unscaled(value, scale)))
-
-    return convert
+    if value in NOT_FINITE:
+        raise invalid_value(value, "a number that an Avro decimal holds; records.numeric: double keeps it")
+    return sized(integer_bytes(unscaled(value, scale)))
 
 
 def write_decimal(writer: BytesWriter, data: bytes, start: i64, end: i64, scale: i64) -> None:
@@ -154,7 +147,7 @@ def write_decimal(writer: BytesWriter, data: bytes, start: i64, end: i64, scale:
     number, places = few_decimals(data, first, end)
     zeros: i64 = scale - places
     if number < 0 or zeros < 0 or end - first + zeros > SAFE_DIGITS:
-        writer.write(decimal(scale)(data[start:end]))
+        writer.write(decimal(data[start:end], scale))
         return
     for _ in range(zeros):
         number *= 10
