@@ -22,6 +22,12 @@ from tests.unavailable import skip
 T = TypeVar("T")
 
 
+@pytest.fixture(autouse=True)
+def quick_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `check` see for a moment only how fast WAL grows."""
+    monkeypatch.setattr("pgrelay.check.slot._RATE_OVER_S", 0.05)
+
+
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
     with Servers() as servers:

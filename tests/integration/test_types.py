@@ -18,6 +18,7 @@ from pgrelay.encode.binary.values import binary_encoding
 from pgrelay.encode.encodings import Encodings
 from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.encode.values.floats import float4_text, float8_text
+from pgrelay.encode.values.text import text_encoding
 from pgrelay.postgres.connection import PIN
 from tests.encode.json_values import ALL_CHOICES, built_in, from_binary, from_text
 from tests.integration.databases import Database
@@ -64,7 +65,10 @@ def differences(session: Connection, expression: str, column: ColumnType | None 
         return [f"{expression}: its binary form is not known"]
     found = []
     padded = session.info.server_version >= 190000
-    for choices in (replace(each, padded_lsn=padded) for each in ALL_CHOICES):
+    element = column.element_type() if column.is_array else column
+    # One of the choices that give the same encoding: a number of 131,072 digits takes a fifth of a second.
+    distinct = {text_encoding(element, choices): choices for choices in ALL_CHOICES}
+    for choices in (replace(each, padded_lsn=padded) for each in distinct.values()):
         of_text, of_binary = from_text(column, text, choices), from_binary(column, binary, choices)
         if of_text != of_binary:
             found.append(f"{expression}, {choices}: {of_text!r} but {of_binary!r}")
