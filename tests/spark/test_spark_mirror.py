@@ -11,6 +11,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyspark
 import pytest
@@ -23,7 +24,7 @@ from pyspark.sql import functions as F
 from pgrelay import spark as pg
 from pgrelay.early_stop import SignalRecorder
 from pgrelay.errors import SetupError
-from pgrelay.spark_mirror.run import _silence_failures, _stop_on_signal
+from pgrelay.spark_mirror.run import _await_query, _silence_failures, _stop_on_signal
 from tests.docs.pages import blocks
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -214,3 +215,17 @@ def test_the_reason_of_its_end_is_our_own_error(
     error = pg.query_error(caught.value)
     assert type(error) is SetupError
     assert re.fullmatch(rf"{re.escape(relay.topic('orders'))}: [^\n]+", str(error))
+
+
+def test_a_query_that_ends_by_itself_while_a_stop_waits_for_it_has_read_all(spark: SparkSession) -> None:
+    """Its last batch ends in that wait, with `--once`."""
+    query = Mock(isActive=True, lastProgress=None, status={"isTriggerActive": True})
+
+    def end(*_: float) -> bool:
+        query.isActive = False
+        return True
+
+    query.awaitTermination.side_effect = end
+    stop = threading.Event()
+    stop.set()
+    assert _await_query(spark, query, stop, 60) is True

@@ -74,7 +74,8 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
                         query = _query(spark, config, once)
                     # With --once, targets that are due wait until it has read all.
                     done = _await_query(spark, query, stop, math.inf if once else upkeep.until_due_s())
-                    upkeep.run(stop)
+                    if not stop.is_set():
+                        upkeep.run(stop)
                 _drain_listener_bus(spark)
             finally:
                 spark.stop()
@@ -168,6 +169,7 @@ def _await_query(spark: SparkSession, query: StreamingQuery, stop: threading.Eve
                 silence_logger(spark, logger)
         if not query.isActive:
             query.awaitTermination()  # raises what it ended with
+            return True
         query.stop()
     except StreamingQueryException as error:
         failure = pg.query_error(error)

@@ -63,7 +63,7 @@ class MirrorListener(StreamingQueryListener):
             raise SetupError(f"tables={tables!r}: give the mirrors' targets by topic, in a dict")
         refuse_invalid_source(spark, servers, options, streaming=True)
         self._tables = dict(tables)
-        known = Registry(registry) if registry else None
+        known = None if registry is None else Registry(registry)
         self._ends = TopicEnds(spark, servers, options=options, registry=known)
         # The last step that can fail, since registered metrics stay registered.
         try:
