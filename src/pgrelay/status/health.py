@@ -45,7 +45,13 @@ class Health:
     @property
     def reason(self) -> str:
         """`streaming`, or why not."""
-        return self._waiting_for or "streaming"
+        return self.state[1]
+
+    @property
+    def state(self) -> tuple[bool, str]:
+        """`ready` and `reason`, read at once: the event loop may change them in between."""
+        waiting_for = self._waiting_for
+        return waiting_for is None, waiting_for or "streaming"
 
     def stuck_for_s(self) -> float | None:
         """Seconds since the event loop last ran if that is too long ago, else None."""

@@ -107,8 +107,8 @@ class StatusServer:
     def _readyz(self) -> Answer:
         if self._health.stuck_for_s() is not None:
             return self._healthz()
-        status = HTTPStatus.OK if self._health.ready else HTTPStatus.SERVICE_UNAVAILABLE
-        return _line(status, self._health.reason)
+        ready, reason = self._health.state
+        return _line(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, reason)
 
 
 def _line(status: HTTPStatus, text: str) -> Answer:

@@ -112,7 +112,8 @@ class Status:
         stuck_s = self._health.stuck_for_s()
         if stuck_s is not None:
             return "stuck", f"the event loop has not run for {stuck_s:.0f} s"
-        return "streaming" if self._health.ready else "waiting", self._health.reason
+        ready, reason = self._health.state
+        return "streaming" if ready else "waiting", reason
 
 
 def _stages(lsns: Lsns) -> list[Stage]:
