@@ -119,7 +119,7 @@ def test_a_publication_that_lacks_or_exceeds_source_tables_is_a_warning() -> Non
     meant = published(table("orders", 1), table("notes", 2))
     held = published(table("orders", 1), table("salaries", 3), table("secrets", 4))
     missing, more = differences_from_config(meant, held, Selection(exclude=("public.secrets",)), "shop")
-    assert (missing.level, missing.cure) == ("warning", "ALTER PUBLICATION shop ADD TABLE public.notes")
+    assert (missing.level, missing.cure) == ("warning", "ALTER PUBLICATION shop ADD TABLE ONLY public.notes")
     assert (more.level, more.what) == (
         "warning",
         "1 table not in source.tables would be relayed: public.salaries",

@@ -188,7 +188,7 @@ async def test_tables_missing_from_an_existing_publication_are_a_warning(setup: 
     setup.source["tables"] = ["public.*"]
     finding = only(await setup.trouble())
     assert finding.level == "warning"
-    assert finding.cure.endswith("ADD TABLE public.more")
+    assert finding.cure.endswith("ADD TABLE ONLY public.more")
 
 
 async def test_types_with_an_unknown_binary_form_are_an_error(setup: Setup) -> None:

@@ -174,7 +174,8 @@ def differences_from_config(
     missing = [table.quoted for table in expected.tables if table.oid not in held]
     if missing:
         what = f"not published, of source.tables: {counted(len(missing), 'table')}: {first_few(missing)}"
-        findings.append(warning(what, why, f"ALTER PUBLICATION {publication} ADD TABLE {first_few(missing)}"))
+        added = first_few([f"ONLY {table}" for table in missing])
+        findings.append(warning(what, why, f"ALTER PUBLICATION {publication} ADD TABLE {added}"))
     # Of a partitioned table that is published as one, only the partitions are among those expected.
     listed = {table.oid for table in expected.leaves}
     partitions = {root: set[int]() for root in published.roots.values()}
