@@ -64,6 +64,15 @@ def test_files_that_a_run_opens_never_replace_a_closed_stream() -> None:
     assert int(done.stdout) > 2
 
 
+def test_programs_that_we_start_begin_with_no_closed_stream() -> None:
+    code = (
+        "import os, subprocess, sys; from pgrelay.standard_streams import reopen_closed_streams;"
+        "reopen_closed_streams();"
+        "sys.exit(subprocess.run([sys.executable, '-c', 'import os; os.fstat(1); os.fstat(2)']).returncode)"
+    )
+    assert shell("1>&- 2>&-", "-c", code).returncode == 0
+
+
 @pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
 def test_a_mistake_with_an_unwritable_stderr_still_exits_with_2(stderr: str) -> None:
     done = shell(stderr, "-m", "pgrelay", "check", "--config", "/none.yaml")

@@ -21,7 +21,9 @@ def reopen_closed_streams() -> None:
             os.fstat(number)
         except OSError:
             # Stdout is opened for reading, so that writing a result fails. open takes the lowest number.
-            os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)
+            opened = os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)
+            # Or a program that we start, such as Java, would begin with it closed.
+            os.set_inheritable(opened, True)
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:

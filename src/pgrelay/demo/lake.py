@@ -63,7 +63,8 @@ class Lake:
             self._process.terminate()
         self._thread.join()
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # a question that a dead process never read is still buffered
+            self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_STOP_TIMEOUT_S)
         with suppress(ProcessLookupError):  # Java takes a while to notice that Python has ended
