@@ -162,7 +162,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, shell=True, capture_output=True, text=True, timeout=_TIMEOUT_S)
 
 
-@pytest.mark.xdist_group("spark_processes")
+@pytest.mark.xdist_group("spark")
 def test_with_spark_the_lake_equals_the_tables(folder: Path) -> None:
     process = start(folder, "--spark", "--rows", "20")
     out, err = finish(process, 2 * _TIMEOUT_S)

@@ -31,12 +31,11 @@ from tests.spark.options import FEWER_PROCESSES, OPTIONS, SECRET
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run all that share a session in one worker, and those whose mirrors are processes in another."""
+    """Run all in one worker: a second session would take another two gigabytes."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            if item.get_closest_marker("xdist_group") is None:
-                item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.xdist_group("spark"))
             # Py4J leaves closing its sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))

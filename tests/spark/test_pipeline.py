@@ -11,8 +11,6 @@ from tests.integration.databases import Database
 from tests.spark.mirror_runs import MirrorRuns
 from tests.spark.tables import CREATE, TABLES, Workload, in_lake, in_postgres, mirrored
 
-pytestmark = pytest.mark.xdist_group("spark_processes")
-
 
 @pytest.mark.timeout(900)
 def test_the_lake_equals_postgres_after_kills_of_both_ends(

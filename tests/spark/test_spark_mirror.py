@@ -33,8 +33,6 @@ from tests.spark.handmade_records import Message, produce
 from tests.spark.mirror_command import MirrorCommand
 from tests.spark.standalone import cluster
 
-pytestmark = pytest.mark.xdist_group("spark_processes")
-
 CREATE = """
 CREATE TABLE orders (id int PRIMARY KEY, price numeric(10,2));
 CREATE TABLE notes (id int PRIMARY KEY, note text);
